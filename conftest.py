@@ -1,0 +1,29 @@
+"""Test session set-up shared by ``tests/`` and the package's doctests."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the session a cache of its own: the user's is neither read nor filled by tests."""
+    folder = tempfile.mkdtemp(prefix="tiercel-tests-")
+    os.environ["TIERCEL_CACHE_DIR"] = folder
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folder of a cache that has stored nothing and warned of nothing yet."""
+    from tiercel.cache import folder as cache_folder
+    from tiercel.cache import lookup
+
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("TIERCEL_CACHE_DIR", str(folder))
+    monkeypatch.delenv("TIERCEL_CACHE_MIB", raising=False)
+    monkeypatch.setattr(lookup, "_memory", {})
+    monkeypatch.setattr(cache_folder, "_warned", False)
+    return folder

@@ -1,0 +1,126 @@
+"""Symmetries and scalings keep a scheme a scheme, and undo as the mathematics says."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tiercel.errors import TiercelValueError
+from tiercel.schemes import (
+    canonical,
+    change_basis,
+    get,
+    names,
+    normalise,
+    orient,
+    permute_products,
+    phi,
+    rational,
+    rotate,
+    scale_products,
+    transpose,
+)
+from tiercel.schemes.rational import inverse
+
+some_scheme = st.sampled_from([get(x) for x in names() if max(get(x).grid) <= 4])
+small = st.fractions(max_denominator=3, min_value=-2, max_value=2)
+
+
+@settings(deadline=None, max_examples=20)
+@given(some_scheme)
+def test_rotations_and_transposition_form_the_group_of_six(scheme):
+    assert rotate(rotate(rotate(scheme))) == scheme
+    assert transpose(transpose(scheme)) == scheme
+    assert transpose(rotate(transpose(rotate(scheme)))) == scheme
+    assert phi(rotate(scheme)) == phi(transpose(scheme)) == phi(scheme)
+
+
+@pytest.mark.parametrize("transform", [rotate, transpose, normalise, canonical])
+def test_transform_multiplies(transform, multiplies):
+    for name in ("accurate", "laderman", "hopcroft-kerr-2x3x4"):
+        assert multiplies(transform(get(name)))
+
+
+def test_orient_reaches_all_orders(multiplies):
+    scheme = get("hopcroft-kerr-2x3x4")
+    for grid in [(2, 3, 4), (2, 4, 3), (3, 2, 4), (3, 4, 2), (4, 2, 3), (4, 3, 2)]:
+        oriented = orient(scheme, *grid)
+        assert oriented.grid == grid
+        assert oriented.rank == scheme.rank
+        assert multiplies(oriented)
+    assert orient(scheme, 2, 3, 4) is scheme
+    with pytest.raises(TiercelValueError, match="reordering"):
+        orient(scheme, 2, 3, 5)
+
+
+@settings(deadline=None, max_examples=25)
+@given(some_scheme, st.randoms())
+def test_canonical_forgets_order_signs_and_scales(scheme, random):
+    order = list(range(scheme.rank))
+    random.shuffle(order)
+    factors = [Fraction(random.choice([-2, -1, 1, 3]), 2) for _ in order]
+    changed = scale_products(permute_products(scheme, order), factors, factors[::-1])
+    assert canonical(changed) == canonical(scheme)
+    assert phi(changed) == phi(scheme)
+
+
+def test_normalise_leads_with_one():
+    scheme = normalise(scale_products(get("laderman"), [-3] * 23, [Fraction(5, 2)] * 23))
+    for factor in (scheme.U, scheme.V):
+        assert {next(x for x in row if x) for row in factor.fractions()} == {1}
+
+
+def test_normalise_by_powers_of_two_leads_within_one_and_two():
+    scaled = scale_products(get("strassen"), [-3] * 7, [Fraction(5, 48)] * 7)
+    scheme = normalise(scaled, leading="power-of-two")
+    leading = [
+        {next(x for x in row if x) for row in factor.fractions()} for factor in (scheme.U, scheme.V)
+    ]
+    assert leading == [{Fraction(3, 2)}, {Fraction(5, 3)}]
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(small, min_size=12, max_size=12))
+def test_change_of_basis_is_exact_and_undone_by_its_inverse(entries):
+    bases = [rational([entries[i : i + 2], entries[i + 2 : i + 4]]) for i in (0, 4, 8)]
+    assume(all(x[0, 0] * x[1, 1] != x[0, 1] * x[1, 0] for x in bases))
+    scheme = get("strassen")
+    there = change_basis(scheme, *bases)
+    assert change_basis(there, *(inverse(x) for x in bases)) == scheme
+
+
+def test_change_of_basis_multiplies(multiplies):
+    assert multiplies(
+        change_basis(
+            get("hopcroft-kerr-2x3x3"),
+            [[1, 2], [0, "1/3"]],
+            [[1, 0, 1], [0, 1, 0], [1, 1, 0]],
+            [[0, 0, 1], [2, 0, 0], [0, 1, -1]],
+        )
+    )
+
+
+def test_orthogonal_bases_keep_phi():
+    rotation = [["3/5", "4/5"], ["-4/5", "3/5"]]
+    swap = [[0, 1], [1, 0]]
+    assert phi(change_basis(get("winograd"), rotation, swap, rotation)) == 56
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda s: permute_products(s, [0] * 7), "each of the 7"),
+        (lambda s: scale_products(s, [1] * 6, [1] * 7), "7 non-zero"),
+        (lambda s: scale_products(s, [1] * 7, [0] * 7), "non-zero"),
+        (
+            lambda s: normalise(s, leading="two"),  # pyright: ignore[reportArgumentType]
+            "leading must be",
+        ),
+        (lambda s: change_basis(s, [[1]], [[1]], [[1]]), "P must be 2 x 2"),
+        (lambda s: change_basis(s, [[1, 1], [1, 1]], [[1, 0], [0, 1]], [[1, 0], [0, 1]]), "inver"),
+    ],
+)
+def test_misuse_is_refused(call, message):
+    with pytest.raises(TiercelValueError, match=message):
+        call(get("strassen"))

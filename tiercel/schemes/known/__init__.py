@@ -1,0 +1,1 @@
+"""The schemes that the catalogue starts from, one module each: equations and their source."""

@@ -1,0 +1,178 @@
+"""Scheme → program: what to multiply, add and keep, block by block.
+
+A :class:`Program` is target-neutral. Its blocks are those of the scheme's grid (row-major); for
+complex operands each block exists twice, as a real and an imaginary *plane*. Every product sums some
+blocks of A, sums some blocks of B, multiplies, and adds multiples of the result to some blocks of C.
+The first product that touches a block of C overwrites it: C is never cleared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tiercel.schemes import Scheme
+
+Term = tuple[int, float]  # block number, coefficient
+
+
+@dataclass(frozen=True)
+class Product:
+    """One product of block sums. ``first[i]`` says that ``c[i]`` overwrites its block."""
+
+    a: tuple[Term, ...]
+    b: tuple[Term, ...]
+    c: tuple[Term, ...]
+    first: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """Products over an m × k × n grid of blocks in 1 (real) or 2 (complex) planes.
+
+    Block numbers: A ``(plane·m + i)·k + l``, B ``(plane·k + l)·n + j``, C ``(plane·m + i)·n + j``.
+    """
+
+    name: str
+    m: int
+    k: int
+    n: int
+    planes: int
+    products: tuple[Product, ...]
+
+    @property
+    def plain(self) -> bool:
+        """True for the classical product: one block, no additions."""
+        return (self.m, self.k, self.n, self.planes) == (1, 1, 1, 1)
+
+    def terms(self, operand: str) -> int:
+        """Number of block terms of operand ``"a"``, ``"b"`` or ``"c"`` over all products."""
+        return sum(len(getattr(p, operand)) for p in self.products)
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}: {len(self.products)} products, grid {self.m}×{self.k}×{self.n}"]
+        for r, p in enumerate(self.products):
+            a, b = _sum("A", p.a), _sum("B", p.b)
+            c = ", ".join(
+                f"C{block} {'=' if first else '+='} {_factor(coef)}P{r}"
+                for (block, coef), first in zip(p.c, p.first, strict=True)
+            )
+            lines.append(f"  P{r} = ({a}) · ({b})    {c}")
+        return "\n".join(lines)
+
+
+def _factor(coef: float) -> str:
+    return {1.0: "", -1.0: "−"}.get(coef, f"{coef:g}·")
+
+
+def _sum(letter: str, terms: Iterable[Term]) -> str:
+    text = " + ".join(f"{_factor(coef)}{letter}{block}" for block, coef in terms)
+    return text.replace("+ −", "− ")
+
+
+@lru_cache(maxsize=256)
+def lower(scheme: Scheme | None, *, is_complex: bool = False) -> Program:
+    """The program of ``scheme`` (``None``: the classical product).
+
+    Complex products use three real ones (Gauss): with A = Ar + i·Ai and B = Br + i·Bi,
+    P1 = (Ar + Ai)·Br, P2 = Ar·(Bi − Br), P3 = Ai·(Br + Bi); Cr = P1 − P3, Ci = P1 + P2. Each of
+    the three runs through the scheme, so a scheme of rank R needs 3R real products.
+
+    >>> print(lower(None))
+    classical: 1 products, grid 1×1×1
+      P0 = (A0) · (B0)    C0 = P0
+    """
+    if scheme is None:
+        name, (m, k, n), factors = "classical", (1, 1, 1), [np.ones((1, 1))] * 3
+    else:
+        name, (m, k, n) = scheme.name, scheme.grid
+        factors = [x.floats() for x in (scheme.U, scheme.V, scheme.W)]
+    u, v, w = factors
+    planes = 1
+    if is_complex:
+        planes = 2
+        u, v, w = (np.kron(np.array(gauss), x) for gauss, x in zip(GAUSS, (u, v, w), strict=True))
+        name += "+3m"
+    u, v, w = _normalised(u, v, w)
+    return Program(name, m, k, n, planes, tuple(_products(u, v, w)))
+
+
+# Rows: products P1, P2, P3; columns: real and imaginary plane.
+GAUSS = ([[1, 1], [1, 0], [0, 1]], [[1, 0], [-1, 1], [1, 1]], [[1, 1], [0, 1], [-1, 0]])
+
+
+def _normalised(u: np.ndarray, v: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Leading coefficient of every operand sum +1 (moved to W): a plain block needs no scaling."""
+    u, v, w = u.copy(), v.copy(), w.copy()
+    for r in range(len(u)):
+        for factor in (u, v):
+            lead = factor[r][np.flatnonzero(factor[r])[0]]
+            factor[r] /= lead
+            w[r] *= lead
+    return u, v, w
+
+
+def _products(u: np.ndarray, v: np.ndarray, w: np.ndarray) -> Iterable[Product]:
+    touched: set[int] = set()
+    for r in range(len(u)):
+        c = _terms(w[r])
+        first = tuple(block not in touched for block, _ in c)
+        touched.update(block for block, _ in c)
+        yield Product(_terms(u[r]), _terms(v[r]), c, first)
+
+
+def _terms(row: np.ndarray) -> tuple[Term, ...]:
+    return tuple((int(i), float(row[i])) for i in np.flatnonzero(row))
+
+
+def run(program: Program, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Execute a program in NumPy: the oracle of every compiled target.
+
+    ``a`` (M, K) and ``b`` (K, N) with sizes divisible by the grid; the result (M, N) has their
+    dtype, so integer inputs are checked exactly.
+    """
+    a_blocks = _split(a, program.m, program.k, program.planes)
+    b_blocks = _split(b, program.k, program.n, program.planes)
+    c_blocks: dict[int, np.ndarray] = {}
+    exact = np.issubdtype(a_blocks[0].dtype, np.integer)
+
+    def scaled(coef: float, x: np.ndarray) -> np.ndarray:
+        return (int(coef) if exact else x.dtype.type(coef)) * x
+
+    for p in program.products:
+        product = sum(scaled(c, a_blocks[i]) for i, c in p.a) @ sum(
+            scaled(c, b_blocks[i]) for i, c in p.b
+        )
+        for (block, coef), first in zip(p.c, p.first, strict=True):
+            term = scaled(coef, product)
+            c_blocks[block] = term if first else c_blocks[block] + term
+    return _join(c_blocks, program)
+
+
+def _split(x: np.ndarray, rows: int, cols: int, planes: int) -> list[np.ndarray]:
+    parts = [x.real, x.imag] if planes == 2 else [x]
+    return [
+        block
+        for part in parts
+        for band in np.split(part, rows, axis=0)
+        for block in np.split(band, cols, axis=1)
+    ]
+
+
+def _join(blocks: dict[int, np.ndarray], program: Program) -> np.ndarray:
+    count = program.m * program.n
+    planes = [
+        np.block(
+            [
+                [blocks[plane * count + i * program.n + j] for j in range(program.n)]
+                for i in range(program.m)
+            ]
+        )
+        for plane in range(program.planes)
+    ]
+    return planes[0] if len(planes) == 1 else planes[0] + 1j * planes[1]

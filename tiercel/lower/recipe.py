@@ -1,0 +1,40 @@
+"""What a compiled CPU kernel must be told: the meeting point of planner and target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tiercel.lower.blocking import Blocking
+from tiercel.lower.program import Program
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Limits of the run-time check that a scheme is safe for the data at hand.
+
+    ``limit``: largest allowed product of the two operands' scale ratios (largest : smallest 1-norm
+    of a row or column within a block); ``headroom``: largest allowed size of an intermediate.
+    """
+
+    limit: float
+    headroom: float
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One 2-D product, ready to run: C (M, N) = activation(A (M, K) · B (K, N) + bias).
+
+    ``compute``: "float32" or "float64"; ``storage``: dtype of the real planes of A, B and C
+    ("float32" for complex64). ``guard`` is None for the classical product.
+    """
+
+    M: int
+    N: int
+    K: int
+    program: Program
+    blocking: Blocking
+    compute: str
+    storage: str
+    activation: str | None
+    threads: int
+    guard: Guard | None

@@ -1,0 +1,163 @@
+"""From IR to callable functions: three small objects, cached on disk, linked in the process.
+
+    core   loops, micro-kernel, sums of blocks      one per compute dtype and ISA
+    load   staging of one storage dtype             one per storage and compute dtype
+    store  write-back with one activation           one per storage dtype and activation
+
+A library links one of each; LLVM is asked to compile only what no cache holds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+from dataclasses import dataclass
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from tiercel import cache as disk
+from tiercel.targets.cpu.isa import Isa, host
+
+
+@dataclass(frozen=True)
+class Library:
+    """Linked kernels for one (compute dtype, input storage, output storage, activation)."""
+
+    gemm: Any  # ctypes function (params, thread) -> int
+    address: int  # of the same function, for the thread pool
+    _owner: Any  # keeps the code alive
+
+
+@cache
+def library(compute: str, source: str, target: str, activation: str | None) -> Library:
+    """The kernels for operands stored as ``source``, computed in ``compute``, stored as ``target``.
+
+    Raises ``LookupError`` where the CPU is not supported and ``ImportError`` without llvmlite.
+    """
+    isa = host()
+    objects = (
+        object_code(isa, "core", compute),
+        object_code(isa, "load", compute, source),
+        object_code(isa, "store", compute, target, activation or "none"),
+    )
+    owner, addresses = _link(isa, f"gemm_{compute}_{source}_{target}_{activation}", objects, "gemm")
+    function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(addresses["gemm"])
+    return Library(function, addresses["gemm"], owner)
+
+
+@dataclass(frozen=True)
+class PoolFunctions:
+    """The native half of the thread pool (see ``sync.py``); the calls release the GIL."""
+
+    rouse: Any
+    lead: Any
+    dismiss: Any
+    serve: Any
+    _owner: Any
+
+
+@cache
+def pool_functions() -> PoolFunctions:
+    isa = host()
+    names = ("rouse", "lead", "dismiss", "serve")
+    owner, at = _link(isa, "pool", (object_code(isa, "pool"),), *names)
+    word, pointer = ctypes.c_int64, ctypes.c_void_p
+    return PoolFunctions(
+        ctypes.CFUNCTYPE(None, pointer, word)(at["rouse"]),
+        ctypes.CFUNCTYPE(word, pointer, word, word, word)(at["lead"]),
+        ctypes.CFUNCTYPE(None, pointer, word)(at["dismiss"]),
+        ctypes.CFUNCTYPE(word, pointer, word, word)(at["serve"]),
+        owner,
+    )
+
+
+@cache
+def fma_chains(compute: str) -> Any:
+    """``fma_chains(n)`` (see ``peak.py``) as a ctypes function."""
+    isa = host()
+    owner, at = _link(isa, f"peak_{compute}", (object_code(isa, "peak", compute),), "fma_chains")
+    function = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int64)(at["fma_chains"])
+    function._owner = owner
+    return function
+
+
+def object_code(isa: Isa, part: str, *options: str) -> bytes:
+    """Object code of one part, from the cache or freshly compiled."""
+    text = "-".join((isa.name, part, *options))
+    key = f"{text}-{_fingerprint(isa)}"
+    return disk.get("cpu", key, lambda: _compile(isa, ir_text(isa, part, *options), text))
+
+
+def ir_text(isa: Isa, part: str, *options: str) -> str:
+    """LLVM IR of one part, as text."""
+    from tiercel.targets.cpu import modules
+
+    return str(modules.build(isa, part, *options))
+
+
+@cache
+def _fingerprint(isa: Isa) -> str:
+    """Changes with the generator's source, the compiler and the CPU."""
+    import llvmlite
+    import llvmlite.binding as llvm
+
+    digest = hashlib.sha256()
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(file.read_bytes())
+    facts = (llvmlite.__version__, llvm.llvm_version_info, isa.triple, isa.cpu, isa.features)
+    digest.update(repr(facts).encode())
+    return digest.hexdigest()[:20]
+
+
+@cache
+def _target_machine(isa: Isa) -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    return llvm.Target.from_triple(isa.triple).create_target_machine(
+        cpu=isa.cpu, features=isa.features, opt=3, reloc="pic", codemodel="small"
+    )
+
+
+def _compile(isa: Isa, text: str, name: str) -> bytes:
+    import llvmlite.binding as llvm
+
+    module = llvm.parse_assembly(text)
+    machine = _target_machine(isa)
+    if folder := os.environ.get("TIERCEL_DUMP"):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        Path(folder, f"{name}.ll").write_text(text)
+        Path(folder, f"{name}.s").write_text(machine.emit_assembly(module))
+    return machine.emit_object(module)
+
+
+@cache
+def _jit() -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.create_lljit_compiler()
+
+
+_serial = count()  # LLVM accepts a library name once per process
+
+
+def _link(
+    isa: Isa, name: str, objects: tuple[bytes, ...], *symbols: str
+) -> tuple[Any, dict[str, int]]:
+    import llvmlite.binding as llvm
+
+    builder = llvm.JITLibraryBuilder()
+    for code in objects:
+        builder.add_object_img(code)
+    builder.add_current_process()
+    for symbol in symbols:
+        builder.export_symbol(symbol)
+    # Threads that need a library at once link one each, and an interrupted call links again.
+    owner = builder.link(_jit(), f"{name}-{next(_serial)}")
+    return owner, {symbol: owner[symbol] for symbol in symbols}

@@ -1,0 +1,368 @@
+"""The loops around the micro-kernel, run by every thread of a product.
+
+    for jc: columns of C, nc at a time
+        pack the summed blocks of B, all of K              tasks shared by the threads, barrier
+        for (ic, js): row block × part of the columns      tasks shared by the threads
+            for pc: kc of K at a time
+                stage the blocks of A
+                for each product r of the program
+                    pack the summed block of A             (not for a plain block)
+                    macro-kernel: its tiles into scratch   overwrite or accumulate, 1…n blocks
+            store: scratch → epilogue → C                  each element of C written once
+        barrier
+
+Which thread runs a task changes nothing in what the task computes, so the result does not depend on
+timing or on the number of threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from tiercel.targets.cpu import norms
+from tiercel.targets.cpu.emit import F64, I64, PTR, Function, Val
+from tiercel.targets.cpu.params import LINE, OFFSET
+from tiercel.targets.cpu.sync import barrier
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The functions that the driver calls, and the sizes they were built for."""
+
+    macro: Function
+    combine: Function
+    stream: Function
+    rows: Function
+    columns: Function
+    merge: Function
+    load_tiles: Function
+    load_panels: Function
+    store_tile: Function
+    element: ir.Type
+    size: int
+    mr: int
+    nr: int
+    chunk: int
+
+
+class Fields:
+    """Reads named fields of the parameter block: ``p.M``, ``p.address("a")``."""
+
+    def __init__(self, f: Function, block: Val) -> None:
+        self._f, self._block = f, block
+
+    def __getattr__(self, name: str) -> Val:
+        return self._f.load(self._block + OFFSET[name], I64, 8)
+
+    def address(self, name: str) -> Val:
+        return self._f.load(self._block + OFFSET[name], PTR, 8)
+
+    def number(self, name: str) -> Val:
+        return self._f.load(self._block + OFFSET[name], F64, 8)
+
+
+def round_up(f: Function, x: Val, multiple: Val | int) -> Val:
+    return f.ceil_div(x, multiple) * multiple
+
+
+def sub_block(f: Function, extent: Val, parts: Val, multiple: int) -> Val:
+    """Size of one of ``parts`` equal sub-blocks of ``extent``, in whole register tiles."""
+    return round_up(f, f.ceil_div(extent, parts), multiple)
+
+
+def emit(module: ir.Module, parts: Parts) -> None:
+    """Emit the exported ``gemm(params, thread) -> int``; 0: done, 1: the guard gave up."""
+    tables = _emit_tables(module, parts)
+    pack = _emit_pack_b(module, parts)
+    safe = _emit_guard(module, parts)
+    store = _emit_store(module, parts)
+    task = _emit_task(module, parts, safe, store)
+    wait = barrier(module)
+
+    f = Function(module, "gemm", {"params": PTR, "thread": I64}, I64, export=True)
+    params, thread = f.args()
+    p = Fields(f, params)
+    private = p.address("private") + thread * p.private_bytes
+    sync, tickets = p.address("sync"), p.address("tickets")
+    stats = p.address("stats_b") + thread * LINE
+    f.call(tables, params, private)
+    depth = f.ceil_div(p.K, p.kc)
+    with f.loop(0, f.ceil_div(p.N, p.nc)) as jc:
+        cols = (p.N - jc.i * p.nc).min(p.nc)
+        panels = sub_block(f, cols, p.n, parts.nr) // parts.nr
+        groups = f.ceil_div(panels, p.pack_panels)
+        with f.when(p.b_ready.eq(0)):
+            with f.when(jc.i.eq(0) | (p.M > 0)):  # M = 0: only pack, scales over all of B
+                _reset_stats(f, stats, parts)
+            _shared(
+                f, tickets + jc.i * (2 * LINE), depth * groups,
+                lambda t: f.call(pack, params, private, thread, jc.i, t // groups, t % groups),
+            )  # fmt: skip
+            f.call(wait, sync, p.threads)
+        parts_n = f.ceil_div(panels, p.task_panels)
+        _shared(
+            f, tickets + jc.i * (2 * LINE) + LINE, f.ceil_div(p.M, p.mc) * parts_n,
+            lambda t: f.call(task, params, private, jc.i, t // parts_n, t % parts_n),
+        )  # fmt: skip
+        f.call(wait, sync, p.threads)
+    f.ret(f.load_atomic(sync + LINE))
+
+
+def _shared(f: Function, ticket: Val, count: Val, body) -> None:
+    """Run tasks 0 … count-1, drawn from a counter that all threads share, unless given up."""
+    with f.forever() as done:
+        t = f.fetch_add(ticket, 1)
+        f.leave(done, t >= count)
+        body(t)
+
+
+def _reset_stats(f: Function, stats: Val, parts: Parts) -> None:
+    huge = {4: 3.0e38, 8: 1.0e308}[parts.size]
+    for index, value in ((norms.LEAST, huge), (norms.MOST, 0.0), (norms.TOTAL, 0.0)):
+        f.store(f.const(parts.element, value), stats + index * parts.size, parts.size)
+
+
+def _emit_tables(module: ir.Module, parts: Parts) -> Function:
+    """Turn the program's block numbers into addresses in this thread's buffers, once a call."""
+    f = Function(module, "tables", {"params": PTR, "private": PTR})
+    params, private = f.args()
+    p = Fields(f, params)
+    out = private + p.at_tables
+    for name, base, stride in (
+        ("a", p.at_stage_a, p.a_block_bytes),
+        ("b", p.at_stage_b, p.b_block_bytes),
+        ("c", p.at_scratch, p.c_block_bytes),
+    ):
+        count = f.load(p.address(f"{name}_start") + p.products * 8, I64, 8)
+        with f.loop(0, count) as i:
+            block = f.load(p.address(f"{name}_block") + i.i * 8, I64, 8)
+            f.store(private + base + block * stride, out + i.i * 8, 8)
+        out = out + count * 8
+    f.ret()
+    return f
+
+
+def _table(f: Function, p: Fields, private: Val, name: str) -> Val:
+    """Address of the pointer table of operand ``name`` made by ``tables``."""
+    at = private + p.at_tables
+    for before in "abc"[: "abc".index(name)]:
+        at = at + f.load(p.address(f"{before}_start") + p.products * 8, I64, 8) * 8
+    return at
+
+
+def _sum_range(f: Function, p: Fields, name: str, r: Val) -> tuple[Val, Val]:
+    start = p.address(f"{name}_start") + r * 8
+    first = f.load(start, I64, 8)
+    return first, f.load(start + 8, I64, 8) - first
+
+
+def _packed(f: Function, p: Fields, parts: Parts, jc: Val, pc: Val, r: Val, panel: Val) -> Val:
+    """Address of a packed panel of B. Steps of jc share one buffer unless all of B is packed."""
+    index = (pc * p.products + r) * p.panels + panel
+    step = jc * p.packed_step
+    return p.address("packed_b") + step + index * (p.k_pad * (parts.nr * parts.size))
+
+
+def _emit_pack_b(module: ir.Module, parts: Parts) -> Function:
+    """One task of packing: ``pack_panels`` panels of every summed block of B, kc of K deep.
+
+    The source blocks are staged a slice of K at a time, small enough to stay in cache while all
+    the sums are formed from it: each element of B is read from memory once.
+    """
+    args = {"params": PTR, "private": PTR} | dict.fromkeys(["thread", "jc", "pc", "group"], I64)
+    f = Function(module, "pack_b", args)
+    params, private, thread, jc, pc, group = f.args()
+    p = Fields(f, params)
+    nr, size = parts.nr, parts.size
+    panel0 = group * p.pack_panels
+    cols = (p.N - jc * p.nc).min(p.nc)
+    width = sub_block(f, cols, p.n, nr)
+    count = (width // nr - panel0).min(p.pack_panels)
+    depth = (p.K - pc * p.kc).min(p.kc)
+    height = sub_block(f, depth, p.k, parts.chunk)
+    base = p.address("b") + pc * (p.kc * p.b_rs) + jc * (p.nc * p.b_cs)
+    with f.either(p.plain.ne(0)) as (plain, summed):
+        with plain:  # one block, one product: straight into the packed buffer
+            f.call(
+                parts.load_panels, _packed(f, p, parts, jc, pc, f.i64(0), panel0),
+                p.k_pad * (nr * size), base + panel0 * (p.b_cs * nr), p.b_rs, p.b_cs,
+                depth, (cols - panel0 * nr).min(count * nr), height, count,
+            )  # fmt: skip
+        with summed:
+            stage = private + p.at_stage_b
+            sums = stage + p.planes * p.k * p.n * p.b_block_bytes
+            blocks = p.planes * p.k * p.n
+            sums_bytes = p.pack_panels * (nr * size)
+            with f.loop(0, blocks * p.pack_panels * nr) as i:
+                f.store(f.const(parts.element, 0.0), sums + i.i * size, size)
+            with f.loop(0, height, p.slice) as at:
+                rows_pad = (height - at.i).min(p.slice)
+                panel_bytes = rows_pad * (nr * size)
+                with f.loop(0, blocks) as block:
+                    plane, rest = block.i // (p.k * p.n), block.i % (p.k * p.n)
+                    bk, bn = rest // p.n, rest % p.n
+                    row0, col0 = bk * height + at.i, bn * width + panel0 * nr
+                    rows = (depth - row0).min((height - at.i).min(rows_pad)).max(0)
+                    wide = (cols - col0).min((width - panel0 * nr).min(count * nr)).max(0)
+                    to = stage + block.i * p.b_block_bytes
+                    f.call(
+                        parts.load_panels, to, panel_bytes,
+                        base + plane * p.b_plane + row0 * p.b_rs + col0 * p.b_cs,
+                        p.b_rs, p.b_cs, rows, wide, rows_pad, count,
+                    )  # fmt: skip
+                    with f.when(p.guard.ne(0)), f.loop(0, count) as g:
+                        f.call(
+                            parts.columns, to + g.i * panel_bytes, rows_pad,
+                            sums + block.i * sums_bytes + g.i * (nr * size),
+                        )  # fmt: skip
+                sources, coefs = _table(f, p, private, "b"), p.address("b_coef")
+                with f.loop(0, p.products) as r:
+                    first, terms = _sum_range(f, p, "b", r.i)
+                    with f.loop(0, count) as g:
+                        f.call(
+                            parts.stream,
+                            _packed(f, p, parts, jc, pc, r.i, panel0 + g.i) + at.i * (nr * size),
+                            panel_bytes, terms, sources + first * 8, coefs + first * size,
+                            g.i * panel_bytes,
+                        )  # fmt: skip
+            with f.when(p.guard.ne(0)), f.loop(0, blocks) as block:
+                bn, bk = block.i % p.n, block.i // p.n % p.k
+                wide = (cols - (bn * width + panel0 * nr)).min(count * nr).max(0)
+                with f.when(depth > bk * height):
+                    f.call(
+                        parts.merge, sums + block.i * sums_bytes, wide,
+                        p.address("stats_b") + thread * LINE,
+                    )  # fmt: skip
+    f.ret()
+    return f
+
+
+def _emit_guard(module: ir.Module, parts: Parts) -> Function:
+    """``safe(params, stats_a) -> 1`` when a scheme's sums lose nothing that classical keeps.
+
+    Scales must agree within ``limit`` (product of the two operands' largest : smallest norms), and
+    no intermediate sum may come near overflow. NaN and Inf fail every comparison.
+    """
+    f = Function(module, "safe", {"params": PTR, "stats_a": PTR}, I64)
+    params, stats_a = f.args()
+    p = Fields(f, params)
+    element, size = parts.element, parts.size
+
+    def wide(x: Val) -> Val:
+        return f.cast(x, F64, "fpext") if size == 4 else x
+
+    def field(stats: Val, index: int) -> Val:
+        return wide(f.load(stats + index * size, element, size))
+
+    start = [f.const(F64, 1.0e308), f.const(F64, 0.0), f.const(F64, 0.0)]
+    with f.loop(0, p.stats_count, carry=start) as t:
+        stats = p.address("stats_b") + t.i * LINE
+        least, most, total = (field(stats, i) for i in range(3))
+        t.next(
+            f.select(least < t.carried[0], least, t.carried[0]),
+            f.select(most > t.carried[1], most, t.carried[1]),
+            t.carried[2] + total,
+        )
+    least_b, most_b, total_b = t.results
+    least_a, most_a, total_a = (field(stats_a, i) for i in range(3))
+    limit, headroom = p.number("limit"), p.number("headroom")
+    ok = (most_a / least_a) * (most_b / least_b) <= limit
+    ok = ok & (most_a * most_b <= headroom) & (most_a <= headroom) & (most_b <= headroom)
+    ok = ok & (total_a + total_b <= 1.0e308)
+    f.ret(f.cast(ok, I64, "zext"))
+    return f
+
+
+def _emit_task(module: ir.Module, parts: Parts, safe: Function, store: Function) -> Function:
+    """One row block × part of the columns: all of K, all products, then write-back."""
+    args = {"params": PTR, "private": PTR} | dict.fromkeys(["jc", "ic", "js"], I64)
+    f = Function(module, "task", args)
+    params, private, jc, ic, js = f.args()
+    p = Fields(f, params)
+    mr, nr, size = parts.mr, parts.nr, parts.size
+    rows = (p.M - ic * p.mc).min(p.mc)
+    height = sub_block(f, rows, p.m, mr)
+    width = sub_block(f, (p.N - jc * p.nc).min(p.nc), p.n, nr)
+    panel0 = js * p.task_panels
+    panels = (width // nr - panel0).min(p.task_panels)
+    stage, pack = private + p.at_stage_a, private + p.at_pack_a
+    stats = f.stack(parts.element, 8)
+    _reset_stats(f, stats, parts)
+    gave_up = p.address("sync") + LINE
+    with f.loop(0, f.ceil_div(p.K, p.kc)) as pc, f.when(f.load_atomic(gave_up).eq(0)):
+        depth = (p.K - pc.i * p.kc).min(p.kc)
+        deep = sub_block(f, depth, p.k, parts.chunk)
+        base = p.address("a") + ic * (p.mc * p.a_rs) + pc.i * (p.kc * p.a_cs)
+        with f.loop(0, p.planes * p.m * p.k) as block:
+            plane, rest = block.i // (p.m * p.k), block.i % (p.m * p.k)
+            row0, col0 = rest // p.k * height, rest % p.k * deep
+            tall = (rows - row0).min(height).max(0)
+            long = (depth - col0).min(deep).max(0)
+            to = stage + block.i * p.a_block_bytes
+            f.call(
+                parts.load_tiles, to,
+                base + plane * p.a_plane + row0 * p.a_rs + col0 * p.a_cs,
+                p.a_rs, p.a_cs, tall, long, height, deep,
+            )  # fmt: skip
+            with f.when(p.guard.ne(0) & (long > 0)):
+                f.call(parts.rows, to, deep, tall, stats)
+        with f.when(p.guard.ne(0)), f.when(f.call(safe, params, stats).eq(0)):
+            f.exchange(gave_up, 1)
+        first_flags = f.select(pc.i.eq(0), p.c_first, p.c_never)
+        first_flags = f.pointer(first_flags)
+        with f.loop(0, p.products) as r:
+            a_at, a_terms = _sum_range(f, p, "a", r.i)
+            c_at, c_terms = _sum_range(f, p, "c", r.i)
+            sources = _table(f, p, private, "a") + a_at * 8
+            with f.when(p.plain.eq(0)):
+                f.call(
+                    parts.combine, pack, height * deep * size, a_terms, sources,
+                    p.address("a_coef") + a_at * size, 0,
+                )  # fmt: skip
+            f.call(
+                parts.macro, f.select(p.plain.eq(0), pack, stage),
+                _packed(f, p, parts, jc, pc.i, r.i, panel0), p.k_pad * (nr * size), deep,
+                height // mr, panels,
+                c_terms, _table(f, p, private, "c") + c_at * 8,
+                p.address("c_coef") + c_at * size, first_flags + c_at * 8,
+            )  # fmt: skip
+    with f.when(f.load_atomic(gave_up).eq(0)):
+        f.call(store, params, private, jc, ic, panel0, panels, height, width)
+    f.ret()
+    return f
+
+
+def _emit_store(module: ir.Module, parts: Parts) -> Function:
+    """Write the finished scratch of one task to C."""
+    names = ["jc", "ic", "panel0", "panels", "height", "width"]
+    f = Function(module, "store", {"params": PTR, "private": PTR} | dict.fromkeys(names, I64))
+    params, private, jc, ic, panel0, panels, height, width = f.args()
+    p = Fields(f, params)
+    mr, nr, size = parts.mr, parts.nr, parts.size
+    rows, cols = (p.M - ic * p.mc).min(p.mc), (p.N - jc * p.nc).min(p.nc)
+    scratch = private + p.at_scratch
+    tiles = height // mr
+    # Row tile by row tile across the panels, so that rows of C are written in long runs.
+    with f.loop(0, p.planes * p.m * p.n) as block:
+        plane, rest = block.i // (p.m * p.n), block.i % (p.m * p.n)
+        bm, bn = rest // p.n, rest % p.n
+        with f.loop(0, tiles) as it, f.loop(0, panels) as jt:
+            row0, col0 = bm * height + it.i * mr, bn * width + (panel0 + jt.i) * nr
+            tall = (rows - row0).min(mr)
+            wide = (cols - col0).min(nr)
+            row, col = ic * p.mc + row0, jc * p.nc + col0
+            tile = scratch + block.i * p.c_block_bytes
+            tile = tile + (jt.i * tiles + it.i) * (mr * nr * size)
+            with f.when((tall > 0) & (wide > 0)):
+                bias = p.bias
+                bias = f.select(bias.eq(0), bias, bias + col * size)
+                f.call(
+                    parts.store_tile, tile,
+                    p.address("c") + plane * p.c_plane + row * p.c_rs + col * p.c_cs,
+                    p.c_rs, p.c_cs, tall, wide, f.pointer(bias),
+                    p.accumulate, p.last,
+                )  # fmt: skip
+    f.ret()
+    return f

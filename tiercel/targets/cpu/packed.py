@@ -1,0 +1,68 @@
+"""A static operand, packed and summed once: ``tiercel.pack``."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+import numpy as np
+
+from tiercel.lower.recipe import Recipe
+from tiercel.targets.cpu import norms, params
+
+ALIGN = 4096
+
+
+@dataclass(frozen=True)
+class Packed:
+    """B packed for all products that share its K, N, program and blocking, whatever their M.
+
+    ``memory`` holds one region of ``pass_bytes`` per pass over K; ``scales`` the guard's
+    statistics over all of B (least, most and total 1-norm of a column within a block).
+    """
+
+    recipe: Recipe
+    memory: np.ndarray
+    scales: np.ndarray
+    pass_bytes: int
+
+    @classmethod
+    def empty(cls, recipe: Recipe) -> Packed:
+        blocking = recipe.blocking
+        count = -(-recipe.K // blocking.k_span)
+        raw = np.empty(blocking.packed_all + ALIGN, np.uint8)
+        start = -raw.ctypes.data % ALIGN
+        memory = raw[start : start + blocking.packed_all]
+        scales = np.zeros(8, recipe.compute)
+        scales[norms.LEAST] = np.inf
+        return cls(recipe, memory, scales, blocking.packed_all // count)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes this operand holds."""
+        return self.memory.nbytes + self.scales.nbytes
+
+    def address(self, index: int) -> int:
+        """Address of the region of pass ``index`` over K."""
+        return self.memory.ctypes.data + index * self.pass_bytes
+
+    def fields(self, index: int) -> dict[str, int]:
+        """Parameter-block fields that make the driver use this operand in pass ``index``."""
+        return {
+            "packed_b": self.address(index),
+            "packed_step": self.recipe.blocking.packed,
+            "b_ready": 1,
+            "stats_b": self.scales.ctypes.data,
+            "stats_count": 1,
+        }
+
+    def merge_scales(self, stats: int, threads: int) -> None:
+        """Fold the threads' statistics records at address ``stats`` into ``scales``."""
+        kind = ctypes.c_float if self.recipe.compute == "float32" else ctypes.c_double
+        scales = self.scales
+        for thread in range(threads):
+            least, most, total = (kind * 3).from_address(stats + thread * params.LINE)
+            scales[norms.LEAST] = min(scales[norms.LEAST], least)
+            scales[norms.MOST] = max(scales[norms.MOST], most)
+            with np.errstate(over="ignore"):  # Inf says that the guard must refuse
+                scales[norms.TOTAL] += total

@@ -1,0 +1,31 @@
+"""The parameter block that Python hands to the generated driver: int64 fields, by name.
+
+One definition serves both sides, so that a field cannot be read at another place than written.
+"""
+
+from __future__ import annotations
+
+FIELDS = (
+    # problem: sizes in elements, strides in bytes; plane = imaginary part of complex operands
+    "M", "N", "K",
+    "a", "a_rs", "a_cs", "a_plane",
+    "b", "b_rs", "b_cs", "b_plane",
+    "c", "c_rs", "c_cs", "c_plane",
+    "bias", "accumulate", "last",
+    # program: grid, and per operand the sums of each product (compressed rows: start, block, coef)
+    "planes", "m", "k", "n", "products", "plain",
+    "a_start", "a_block", "a_coef",
+    "b_start", "b_block", "b_coef",
+    "c_start", "c_block", "c_coef", "c_first", "c_never",
+    # blocking: elements per step of the jc, ic, pc loops; panels and rows per task
+    "mc", "nc", "kc", "k_pad", "panels", "task_panels", "pack_panels", "slice",
+    # buffers: packed B is shared; each thread has one private region with the offsets below
+    "packed_b", "packed_step", "b_ready", "private", "private_bytes",
+    "at_stage_a", "at_pack_a", "at_scratch", "at_stage_b", "at_tables",
+    "a_block_bytes", "c_block_bytes", "b_block_bytes",
+    # threads and guard
+    "threads", "sync", "tickets", "guard", "limit", "headroom", "stats_b", "stats_count",
+)  # fmt: skip
+
+OFFSET = {name: 8 * i for i, name in enumerate(FIELDS)}
+LINE = 64  # bytes between words that different threads write

@@ -1,0 +1,29 @@
+"""The machine's measured multiply-add peak: independent FMA chains, nothing else."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from tiercel.targets.cpu.emit import F64, I64, Function, vec
+
+
+def emit(module: ir.Module, element: ir.Type, lanes: int, registers: int) -> None:
+    """Emit ``fma_chains(n) -> float64``: n iterations of ``chains`` independent vector FMAs."""
+    chains = chain_count(registers)
+    f = Function(module, "fma_chains", {"n": I64}, F64, export=True)
+    (n,) = f.args()
+    vtype = vec(element, lanes)
+    x, y = f.const(vtype, 0.999), f.const(vtype, 1e-3)
+    start = [f.const(vtype, float(i)) for i in range(chains)]
+    with f.loop(0, n, carry=start) as i:
+        i.next(*(f.fma(acc, x, y) for acc in i.carried))
+    total = i.results[0]
+    for acc in i.results[1:]:
+        total = total + acc
+    one = f.reduce_add(total)
+    f.ret(one if element == F64 else f.cast(one, F64, "fpext"))
+
+
+def chain_count(registers: int) -> int:
+    """12 chains with 16 registers, 24 with 32: enough for two FMA pipes of latency 4 to 5."""
+    return 12 if registers < 32 else 24

@@ -1,0 +1,106 @@
+"""The thread pool: Python threads that live in generated code and cost nothing when idle.
+
+A worker spins for a fraction of a millisecond after a job, then parks on a lock. There is one pool
+per process. While it is busy, a second caller runs on its own thread alone, so that N callers never
+start N × cores threads. A forked child starts without workers and makes its own when it needs them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from contextlib import suppress
+from typing import Any
+
+from tiercel.targets.cpu import sync
+from tiercel.targets.cpu.compile import pool_functions
+
+MAX_WORKERS = 62  # the word WAKE has one bit per worker; the caller is one more thread
+
+
+class Pool:
+    """Workers 1 … n (the caller is worker 0), started when first needed."""
+
+    def __init__(self) -> None:
+        self._busy = threading.Lock()
+        self._wake: list[threading.Lock] = []
+        words = (sync.STATES + MAX_WORKERS + 2) * sync.LINE
+        self._memory = ctypes.create_string_buffer(words + sync.LINE)
+        self._control = -(-ctypes.addressof(self._memory) // sync.LINE) * sync.LINE
+
+    def run(self, function: Any, address: int, params: int, threads: int) -> int:
+        """Call ``function(params, t)`` for t < threads, in parallel, and return thread 0's result.
+
+        The caller must hold the pool (:meth:`acquire`) when ``threads`` > 1.
+        """
+        if threads == 1:
+            return function(params, 0)
+        native = pool_functions()
+        self._start(threads - 1)
+        try:
+            native.rouse(self._control, threads)
+            self._wake_parked()
+            return native.lead(self._control, address, params, threads)
+        except BaseException:  # interrupted before the job began: let the workers park again
+            native.dismiss(self._control, threads)
+            raise
+
+    def acquire(self) -> bool:
+        """Reserve the pool for one job; False when another thread is using it."""
+        return self._busy.acquire(blocking=False)
+
+    def release(self) -> None:
+        self._busy.release()
+
+    def _wake_parked(self) -> None:
+        pending = ctypes.c_int64.from_address(self._control + sync.WAKE * sync.LINE)
+        for worker, lock in enumerate(self._wake, start=1):
+            if pending.value >> worker & 1:
+                # An interrupted call may have released the lock without clearing the bit.
+                with suppress(RuntimeError):
+                    lock.release()
+                pending.value &= ~(1 << worker)
+
+    def _start(self, workers: int) -> None:
+        while len(self._wake) < workers:
+            worker = len(self._wake) + 1
+            lock = threading.Lock()
+            lock.acquire()
+            state = self._control + (worker + sync.STATES) * sync.LINE
+            ctypes.c_int64.from_address(state).value = sync.PARKED
+            generation = ctypes.c_int64.from_address(self._control).value
+            threading.Thread(
+                target=_work,
+                args=(self._memory, self._control, worker, generation, lock),
+                name=f"tiercel-{worker}",
+                daemon=True,
+            ).start()
+            self._wake.append(lock)
+
+
+def _work(memory: Any, control: int, worker: int, seen: int, wake: threading.Lock) -> None:
+    """A worker's life: parked in Python, serving in generated code (which holds no GIL)."""
+    del memory  # the argument keeps the control block alive as long as the thread
+    serve = pool_functions().serve
+    while True:
+        wake.acquire()
+        seen = serve(control, worker, seen)
+
+
+_pool = Pool()
+
+
+def pool() -> Pool:
+    """The process's pool."""
+    return _pool
+
+
+def _forget() -> None:
+    """In a forked child the workers do not exist and locks may be held by nobody."""
+    global _pool
+    _pool = Pool()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,68 @@
+"""How many threads a product may use, asked anew at every call (a few microseconds at most)."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+
+def allowed() -> int:
+    """Upper bound: ``TIERCEL_NUM_THREADS``, else cores by affinity and cgroup, and BLAS's limit.
+
+    The limit of NumPy's BLAS follows ``threadpoolctl``, ``OPENBLAS_NUM_THREADS``,
+    ``OMP_NUM_THREADS`` and joblib; so does tiercel, by asking it. A daemonic child of
+    ``multiprocessing`` (a pool worker among many) gets one thread.
+    """
+    if forced := os.environ.get("TIERCEL_NUM_THREADS"):
+        try:
+            return max(1, int(forced))
+        except ValueError:
+            pass
+    if multiprocessing.current_process().daemon:
+        return 1
+    limit = cores()
+    blas = _blas_threads()
+    return max(1, min(limit, blas()) if blas else limit)
+
+
+@cache
+def cores() -> int:
+    """Cores this process may use: scheduling affinity, capped by the cgroup's CPU quota."""
+    try:
+        count = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this system
+        count = os.cpu_count() or 1
+    quota = _cgroup_quota()
+    return max(1, min(count, math.ceil(quota)) if quota else count)
+
+
+def _cgroup_quota() -> float | None:
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return None if quota == "max" else int(quota) / int(period)
+    except (OSError, ValueError):
+        pass
+    try:
+        root = Path("/sys/fs/cgroup/cpu")
+        quota_us = int((root / "cpu.cfs_quota_us").read_text())
+        period_us = int((root / "cpu.cfs_period_us").read_text())
+        return quota_us / period_us if quota_us > 0 else None
+    except (OSError, ValueError):
+        return None
+
+
+@cache
+def _blas_threads() -> Callable[[], int | None] | None:
+    """A cheap call that returns the current thread limit of the BLAS that NumPy loaded."""
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:
+        return None
+    for library in ThreadpoolController().select(user_api="blas").lib_controllers:
+        if library.internal_api in ("openblas", "mkl", "blis"):
+            return lambda: library.get_num_threads() or cores()
+    return None

@@ -1,0 +1,76 @@
+"""Fixtures that send small products down the planned path, and that stand in for the engine."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tiercel import api
+from tiercel.frontends.numpy import batch, packed, product
+from tiercel.targets import vendor
+
+
+@pytest.fixture
+def plan_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No product is too small to be planned."""
+    monkeypatch.setattr(api, "TINY", -1)
+    monkeypatch.setattr(batch, "unplanned", lambda dtype: (0, 0))
+
+
+class Engine:
+    """Records the products it is asked for and computes them with NumPy.
+
+    ``algorithm`` is what its planner chooses; ``safe`` is what the guard of a scheme answers.
+    """
+
+    def __init__(self) -> None:
+        self.algorithm = "strassen"
+        self.safe = True
+        self.problems: list = []
+        self.runs: list[str] = []
+        self.packed_runs = 0
+
+    def plan_for(self, problem):
+        self.problems.append(problem)
+        return self._plan(problem, self.algorithm)
+
+    def _plan(self, problem, algorithm: str):
+        def classical():
+            return self._plan(problem, "classical")
+
+        return SimpleNamespace(
+            problem=problem, chosen=SimpleNamespace(algorithm=algorithm), classical=classical
+        )
+
+    def pack(self, plan, b):
+        assert plan.problem.static_b
+        return SimpleNamespace(b=b, nbytes=2 * b.nbytes)
+
+    def execute(self, plan, a, b, out, bias) -> bool:
+        if not isinstance(b, np.ndarray):
+            b = b.b
+            self.packed_runs += 1
+        assert a.ndim == b.ndim == out.ndim == 2
+        assert a.dtype == b.dtype == out.dtype
+        assert not np.shares_memory(out, a)
+        assert not np.shares_memory(out, b)
+        self.runs.append(plan.chosen.algorithm)
+        if plan.chosen.algorithm != "classical" and not self.safe:
+            out[...] = np.nan
+            return False
+        vendor.matmul(a, b, out, epilogue=plan.problem.epilogue, bias=bias)
+        return True
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch, plan_everything: None) -> Engine:
+    """An engine in place of the compiled one, for tests of what it is asked to do."""
+    fake = Engine()
+    monkeypatch.setattr(product, "plan_for", fake.plan_for)
+    monkeypatch.setattr(product, "execute", fake.execute)
+    monkeypatch.setattr(packed, "plan_for", fake.plan_for)
+    monkeypatch.setattr(packed, "pack_operand", fake.pack)
+    uncached: Callable = product._plan.__wrapped__
+    monkeypatch.setattr(product, "_plan", uncached)
+    return fake

@@ -1,0 +1,58 @@
+"""Option values: what is taken, and what each refusal says."""
+
+import pytest
+
+from tiercel.errors import TiercelTypeError, TiercelValueError
+from tiercel.options import DEFAULT, checked_options
+
+
+def test_nothing_asked_is_the_default():
+    assert checked_options() == DEFAULT
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [(0, 0), ("0", 0), ("4096", 4096), ("256MiB", 2**28), ("1.5 GiB", 3 * 2**29), ("64mb", 64e6),
+     ("2KB", 2000), ("7b", 7)],
+)  # fmt: skip
+def test_workspace_sizes(text, size):
+    assert checked_options(workspace=text).workspace == size
+
+
+@pytest.mark.parametrize("value", ["classical", "standard", "fast", 1, 2.5])
+def test_accuracy(value):
+    assert checked_options(accuracy=value).accuracy == value
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "error"),
+    [
+        ("epilogue", "tanh", TiercelValueError),
+        ("epilogue", max, TiercelTypeError),
+        ("accuracy", "best", TiercelValueError),
+        ("accuracy", 0.5, TiercelValueError),
+        ("accuracy", float("nan"), TiercelValueError),
+        ("accuracy", True, TiercelTypeError),
+        ("accuracy", [2], TiercelTypeError),
+        ("workspace", -1, TiercelValueError),
+        ("workspace", "12 apples", TiercelValueError),
+        ("workspace", 1.5, TiercelTypeError),
+        ("threads", 0, TiercelValueError),
+        ("threads", True, TiercelTypeError),
+        ("threads", "2", TiercelTypeError),
+        ("scheme", 7, TiercelTypeError),
+        ("scheme", ["strassen"], TiercelTypeError),
+    ],
+)
+def test_refusals_name_option_value_and_what_is_allowed(option, value, error):
+    with pytest.raises(error) as raised:
+        checked_options(**{option: value})
+    message = str(raised.value)
+    assert message.startswith(f"{option}={value!r}")
+    assert "allowed: " in message
+
+
+def test_a_number_of_one_and_true_are_told_apart():
+    assert checked_options(threads=1).threads == 1
+    with pytest.raises(TiercelTypeError):
+        checked_options(threads=True)

@@ -1,0 +1,62 @@
+"""tiercel: a matrix product that does fewer multiplications and is safe to drop in.
+
+>>> import numpy as np, tiercel
+>>> tiercel.matmul(np.eye(2), np.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
+[[1.0, 2.0], [3.0, 4.0]]
+
+Importing this package imports NumPy and nothing else that is heavy; kernels are generated, and
+threads started, by the first product that is large enough to gain.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tiercel.api import linear, matmul, numpy_matmul, pack, plan
+from tiercel.errors import (
+    TiercelError,
+    TiercelRuntimeError,
+    TiercelTypeError,
+    TiercelValueError,
+)
+
+if TYPE_CHECKING:
+    from tiercel import schemes
+    from tiercel.cache import cache_dir
+    from tiercel.runtime import machine, release_workspace
+
+__version__ = "0.1.0"
+
+#: Imported when first used: name -> module that has it (or is it).
+_LATER = {
+    "cache_dir": "tiercel.cache",
+    "machine": "tiercel.runtime",
+    "release_workspace": "tiercel.runtime",
+    "schemes": "tiercel.schemes",
+}
+
+__all__ = [
+    "TiercelError",
+    "TiercelRuntimeError",
+    "TiercelTypeError",
+    "TiercelValueError",
+    "cache_dir",
+    "linear",
+    "machine",
+    "matmul",
+    "numpy_matmul",
+    "pack",
+    "plan",
+    "release_workspace",
+    "schemes",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'tiercel' has no attribute {name!r}")
+    module = import_module(_LATER[name])
+    return module if module.__name__ == f"tiercel.{name}" else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

@@ -1,0 +1,255 @@
+"""The public functions: check options, choose the frontend of the arrays, word the errors."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from functools import lru_cache, partial
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from tiercel.errors import TiercelError, TiercelTypeError, TiercelValueError
+from tiercel.options import DEFAULT, checked_options
+
+#: Root package of an array type -> the module that serves it. A framework is imported by nobody
+#: here: where an array of its type exists, it is imported already.
+_FRONTENDS = {"numpy": "tiercel.frontends.numpy"}
+
+#: Operands of at most this many bytes each go straight to NumPy. Square, that is 128^3 in float32,
+#: 90^3 in float64, 64^3 in complex128: 30 to 50 us, where no plan saves more than its own look-up.
+TINY = 64 * 1024
+
+_ndarray, _float16 = np.ndarray, np.dtype(np.float16)
+
+
+def matmul(
+    a: Any,
+    b: Any,
+    /,
+    out: Any = None,
+    *,
+    epilogue: str | None = None,
+    bias: Any = None,
+    accuracy: str | float | None = None,
+    workspace: int | str | None = None,
+    scheme: Any = None,
+    threads: int | None = None,
+) -> Any:
+    """Matrix product ``epilogue(a @ b + bias)``, with the semantics of ``np.matmul``.
+
+    a (..., M, K) and b (..., K, N) give (..., M, N): batch axes broadcast, a 1-D operand is a
+    row (a) or a column (b) whose axis is dropped from the result. Every dtype, stride and array
+    type that ``np.matmul`` takes is taken; the result has NumPy's dtype. float16, float32,
+    float64, complex64 and complex128 are accelerated where a plan is predicted to be faster;
+    everything else is NumPy's own product. float16 accumulates in float32. ``b`` may be the
+    result of `pack`.
+
+    Parameters
+    ----------
+    out
+        Array of the result's shape that receives the result and is returned; may overlap the
+        operands. A dtype to which the result casts by "same_kind" is allowed.
+    epilogue
+        "relu", "gelu", "gelu_tanh" or "silu": applied to every element before it is rounded
+        to the result's dtype. Real floating dtypes only.
+    bias
+        Vector (N,), added to every row before the epilogue.
+    accuracy
+        "classical" (no fast scheme), "standard" (default), "fast", or a bound >= 1 on the
+        predicted growth of the error over the classical product in the same dtype.
+    workspace
+        Cap on extra memory, in bytes or as "256MiB". Default: the planner's.
+    scheme
+        Name of a scheme, a ``Scheme``, "classical" (tiercel's own kernel) or "vendor" (NumPy).
+        Raises where it cannot run as asked; never replaced silently.
+    threads
+        Upper bound on tiercel's own threads. Default: all that the process may use. NumPy's
+        threads are set with threadpoolctl.
+
+    Raises
+    ------
+    TiercelValueError
+        Shapes that do not fit, a read-only or mis-shaped ``out``, an unknown option value.
+    TiercelTypeError
+        dtypes without a product, an ``out`` that cannot hold the result, an option that the
+        operands do not allow.
+    TiercelRuntimeError
+        A named scheme that is not safe for the data or not available on this machine.
+
+    >>> matmul(np.array([[1.0, 2.0]]), np.array([[3.0], [-4.0]]), epilogue="relu", bias=[6.0])
+    array([[1.]])
+    """
+    plain = (
+        epilogue is None and bias is None and accuracy is None
+        and workspace is None and scheme is None and threads is None
+    )  # fmt: skip
+    if (
+        plain and type(a) is _ndarray and type(b) is _ndarray
+        and a.nbytes <= TINY and b.nbytes <= TINY and a.dtype is not _float16
+        and (out is None or type(out) is _ndarray)
+    ):  # fmt: skip
+        try:
+            return np.matmul(a, b, out=out)
+        except (TypeError, ValueError):
+            pass  # The long way finds the same fault and explains it.
+    try:
+        options = (
+            DEFAULT if plain else checked_options(epilogue, accuracy, workspace, scheme, threads)
+        )
+        return _frontend(type(a), type(b)).matmul(a, b, out, bias, options)
+    except TiercelError as error:
+        raise _with_operands(error, "matmul", a=a, b=b) from None
+
+
+def linear(
+    x: Any,
+    w: Any,
+    bias: Any = None,
+    *,
+    out: Any = None,
+    epilogue: str | None = None,
+    accuracy: str | float | None = None,
+    workspace: int | str | None = None,
+    scheme: Any = None,
+    threads: int | None = None,
+) -> Any:
+    """Linear layer ``epilogue(x @ w.T + bias)``: x (..., K), w (N, K), bias (N,) -> (..., N).
+
+    ``w`` lies in memory as in ``torch.nn.Linear``; no transposed copy of it is made. A static
+    weight may be packed once: pass ``pack(w.T)`` as ``w``. Options, dtypes and errors are those
+    of `matmul`.
+
+    >>> linear(np.ones((1, 2)), np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([0.5, -9.0]))
+    array([[ 3.5, -2. ]])
+    """
+    try:
+        options = checked_options(epilogue, accuracy, workspace, scheme, threads)
+        return _frontend(type(x), type(w)).linear(x, w, bias, out, options)
+    except TiercelError as error:
+        raise _with_operands(error, "linear", x=x, w=w) from None
+
+
+def pack(
+    b: Any,
+    /,
+    *,
+    rows: int | None = None,
+    accuracy: str | float | None = None,
+    workspace: int | str | None = None,
+    scheme: Any = None,
+    threads: int | None = None,
+) -> Any:
+    """A static right operand b (K, N), packed and summed once, to be passed in place of ``b``.
+
+    The result has ``shape``, ``dtype``, ``ndim`` and ``nbytes``: the memory it holds in addition
+    to b, which it refers to and does not copy. b must not be changed while the packed form is in
+    use. ``rows`` is the typical number of rows of a, for which the scheme is planned (default
+    2048); any number of rows may be multiplied. The options are those of `matmul`. dtypes: the
+    accelerated ones. For `linear`, pack the transposed weight: ``pack(w.T)``.
+
+    Raises ``TiercelTypeError`` or ``TiercelValueError`` for what cannot be packed.
+
+    >>> packed = pack(np.eye(3), rows=2)
+    >>> packed.shape, matmul(np.ones((2, 3)), packed).tolist()
+    ((3, 3), [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]])
+    """
+    try:
+        options = checked_options(None, accuracy, workspace, scheme, threads)
+        return _frontend(type(b)).pack(b, rows, options)
+    except TiercelError as error:
+        raise _with_operands(error, "pack", b=b) from None
+
+
+def numpy_matmul(
+    *,
+    accuracy: str | float | None = None,
+    workspace: int | str | None = None,
+    scheme: Any = None,
+    threads: int | None = None,
+) -> AbstractContextManager:
+    """Context in which products of wrapped NumPy arrays run here; NumPy itself is not patched.
+
+    The block's variable wraps an array into a view. Inside the block ``@``, ``np.matmul``,
+    ``np.dot``, ``np.inner``, and what NumPy builds on them (``np.linalg.multi_dot``), run as
+    `matmul` with the given options wherever one operand is wrapped; results are wrapped too.
+    Outside the block, and in threads that did not enter it, wrapped arrays behave as plain ones.
+
+    >>> with numpy_matmul() as wrap:
+    ...     y = wrap(np.eye(2)) @ np.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> np.asarray(y).tolist()
+    [[1.0, 2.0], [3.0, 4.0]]
+    """
+    checked_options(None, accuracy, workspace, scheme, threads)
+    product = partial(
+        matmul, accuracy=accuracy, workspace=workspace, scheme=scheme, threads=threads
+    )
+    return import_module(_FRONTENDS["numpy"]).numpy_matmul(product)
+
+
+def plan(
+    M: int,
+    N: int,
+    K: int,
+    *,
+    dtype: Any = "float32",
+    layout_a: str = "row",
+    layout_b: str = "row",
+    static_b: bool = False,
+    epilogue: str | None = None,
+    accuracy: str | float | None = None,
+    workspace: int | str | None = None,
+    scheme: Any = None,
+    threads: int | None = None,
+) -> Any:
+    """The plan for C (M, N) = A (M, K) · B (K, N): what would run here and every alternative.
+
+    ``layout_*``: "row" or "col". ``static_b``: B is packed once (`pack`). The other options are
+    those of `matmul`. Nothing is multiplied; the machine is measured if it has not been.
+
+    Raises ``TiercelValueError`` for sizes below 1 and unknown options, ``TiercelTypeError`` for a
+    dtype that is not accelerated.
+    """
+    from tiercel.planner.problem import DTYPES, Problem
+    from tiercel.runtime import plan_for
+    from tiercel.targets.cpu.threads import allowed
+
+    name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+    if name not in DTYPES:
+        raise TiercelTypeError(f"dtype={dtype!r} is not accelerated; allowed: {', '.join(DTYPES)}")
+    if min(M, N, K) < 1:
+        raise TiercelValueError(f"sizes M={M}, N={N}, K={K} must be at least 1")
+    for layout in (layout_a, layout_b):
+        if layout not in ("row", "col", "strided"):
+            raise TiercelValueError(f"layout {layout!r} is not known; allowed: 'row', 'col'")
+    options = checked_options(epilogue, accuracy, workspace, scheme, threads)
+    return plan_for(
+        Problem(
+            M=M, N=N, K=K, dtype=name, layout_a=layout_a, layout_b=layout_b,
+            epilogue=options.epilogue, accuracy=options.accuracy, workspace=options.workspace,
+            scheme=options.scheme, threads=options.threads or allowed(), static_b=static_b,
+        )
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _frontend(*types: type) -> Any:
+    """The frontend of the first type that has one of its own; NumPy's for all others."""
+    for kind in types:
+        for base in kind.__mro__:
+            root = base.__module__.partition(".")[0]
+            if root != "numpy" and root in _FRONTENDS:
+                return import_module(_FRONTENDS[root])
+    return import_module(_FRONTENDS["numpy"])
+
+
+def _with_operands(error: TiercelError, function: str, **operands: Any) -> TiercelError:
+    """The same error, its message led by what the function was called with."""
+    described = " and ".join(f"{name} {_described(x)}" for name, x in operands.items())
+    return type(error)(f"{function} of {described}: {error}")
+
+
+def _described(x: Any) -> str:
+    if hasattr(x, "shape") and hasattr(x, "dtype"):
+        return f"{x.dtype} {tuple(x.shape)}"
+    return f"({type(x).__name__})"

@@ -1,0 +1,35 @@
+"""Products that only NumPy computes: subclasses, array protocols, dtypes without a kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tiercel.errors import TiercelTypeError
+from tiercel.frontends.numpy.operands import ACCELERATED
+from tiercel.options import Options
+
+
+def numpys_own(a: Any, b: Any, out: Any, bias: Any, options: Options, what: str) -> Any:
+    """``np.matmul(a, b, out=out)``: values, types and exceptions are NumPy's.
+
+    Raises ``TiercelTypeError`` if the caller asked for something that ``np.matmul`` does not do;
+    ``what`` names the reason that the product is NumPy's.
+    """
+    asked = [
+        f"{name}={value if isinstance(value, str) else '...'}"
+        for name, value in (
+            ("scheme", None if options.scheme == "vendor" else options.scheme),
+            ("epilogue", options.epilogue),
+            ("bias", bias),
+        )
+        if value is not None
+    ]
+    if asked:
+        raise TiercelTypeError(
+            f"{', '.join(asked)} does not work for {what}: only NumPy itself multiplies those. "
+            f"Allowed: plain ndarrays whose product is one of {', '.join(ACCELERATED)}; convert "
+            "the operands (np.asarray, astype), or leave the option out"
+        )
+    return np.matmul(a, b, out=out)

@@ -1,0 +1,150 @@
+"""The options of a product: what a caller may ask for, checked once and hashable.
+
+The arrays and the bias vector are not options: they change from call to call, these do not.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from tiercel.errors import TiercelTypeError, TiercelValueError
+from tiercel.targets.vendor import EPILOGUES
+
+ACCURACY_CLASSES = ("classical", "standard", "fast")
+
+#: Suffix of a workspace string -> bytes. Binary and decimal units mean what IEC 80000-13 says.
+_UNITS = {
+    "": 1, "b": 1,
+    "kb": 10**3, "mb": 10**6, "gb": 10**9,
+    "kib": 2**10, "mib": 2**20, "gib": 2**30,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Options:
+    """Checked options of one product; equal options make equal plans.
+
+    ``epilogue`` is the name of an elementwise function or None. ``accuracy`` is a class name or
+    a bound on the error growth over the classical product. ``workspace`` counts bytes, None means
+    no cap. ``scheme`` is None (the planner chooses), a name or a ``Scheme``. ``threads`` is None
+    (as many as the process may use) or a positive count.
+    """
+
+    epilogue: str | None = None
+    accuracy: str | float = "standard"
+    workspace: int | None = None
+    scheme: Any = None
+    threads: int | None = None
+
+
+DEFAULT = Options()
+
+
+def checked_options(
+    epilogue: str | None = None,
+    accuracy: str | float | None = None,
+    workspace: int | str | None = None,
+    scheme: Any = None,
+    threads: int | None = None,
+) -> Options:
+    """Options from what the caller typed.
+
+    Raises ``TiercelValueError`` or ``TiercelTypeError`` naming the option, what came and what is
+    allowed.
+
+    >>> checked_options(workspace="256MiB", accuracy=3).workspace
+    268435456
+    >>> checked_options(epilogue="tanh")
+    Traceback (most recent call last):
+      ...
+    tiercel.errors.TiercelValueError: epilogue='tanh' is not known; allowed: \
+'relu', 'gelu', 'gelu_tanh', 'silu', or None
+    """
+    try:
+        return _checked(epilogue, accuracy, workspace, scheme, threads)
+    except TypeError:
+        # An unhashable value cannot be looked up; checking it directly names the culprit.
+        return _checked.__wrapped__(epilogue, accuracy, workspace, scheme, threads)
+
+
+# typed: True == 1 in a cache key, but only 1 is a number of threads.
+@lru_cache(maxsize=256, typed=True)
+def _checked(epilogue, accuracy, workspace, scheme, threads) -> Options:
+    return Options(
+        epilogue=_epilogue(epilogue),
+        accuracy=_accuracy(accuracy),
+        workspace=_workspace(workspace),
+        scheme=_scheme(scheme),
+        threads=_threads(threads),
+    )
+
+
+def _epilogue(name: Any) -> str | None:
+    if name is None or (isinstance(name, str) and name in EPILOGUES):
+        return name
+    allowed = ", ".join(map(repr, EPILOGUES))
+    raise _error_for(name, str)(f"epilogue={name!r} is not known; allowed: {allowed}, or None")
+
+
+def _accuracy(value: Any) -> str | float:
+    if value is None:
+        return DEFAULT.accuracy
+    if isinstance(value, str) and value in ACCURACY_CLASSES:
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value < math.inf:
+        return float(value)
+    allowed = ", ".join(map(repr, ACCURACY_CLASSES))
+    raise _error_for(value, str | int | float)(
+        f"accuracy={value!r} is not known; allowed: {allowed}, or a bound >= 1 on the growth of "
+        "the error over the classical product"
+    )
+
+
+def _workspace(value: Any) -> int | None:
+    if value is None:
+        return None
+    if _is_count(value) and value >= 0:
+        return value
+    if isinstance(value, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", value.lower())
+        if match and match[2] in _UNITS:
+            return int(float(match[1]) * _UNITS[match[2]])
+    raise _error_for(value, str | int)(
+        f"workspace={value!r} is not a size; allowed: bytes as an int >= 0, or a string such as "
+        "'256MiB' or '1.5GB'"
+    )
+
+
+def _scheme(value: Any) -> Any:
+    if value is None or isinstance(value, str):
+        return value
+    from tiercel.schemes import Scheme
+
+    if isinstance(value, Scheme):
+        return value
+    raise TiercelTypeError(
+        f"scheme={value!r} is a {type(value).__name__}; allowed: None, the name of a scheme, "
+        "'classical', 'vendor', or a tiercel.schemes.Scheme"
+    )
+
+
+def _threads(value: Any) -> int | None:
+    if value is None or (_is_count(value) and value >= 1):
+        return value
+    raise _error_for(value, int)(
+        f"threads={value!r} is not a thread count; allowed: an int >= 1, or None for all allowed"
+    )
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _error_for(value: Any, kinds: Any) -> type[TiercelTypeError] | type[TiercelValueError]:
+    """A value of an accepted type is a bad value; anything else is a bad type."""
+    accepted = isinstance(value, kinds) and not isinstance(value, bool)
+    return TiercelValueError if accepted else TiercelTypeError

@@ -1,0 +1,1 @@
+"""What to run: Problem and Machine in, Plan out. Pure Python; executes nothing."""

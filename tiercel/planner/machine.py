@@ -1,0 +1,90 @@
+"""What the cost model knows of a machine: measured once, cached, printable, shippable."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+
+from tiercel import cache as disk
+from tiercel.lower.blocking import Tile
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Speeds of one compute dtype on one core, unless ``all_cores`` says otherwise.
+
+    ``peak``: multiply-add peak, GFLOP/s. ``kernel``: the macro-kernel's share of it on deep tiles.
+    ``tile``, ``update``: nanoseconds that each register tile costs beside its multiplications, and
+    that each further destination adds. ``sum_a``, ``sum_b``: GB/s (read + written) of forming
+    operand sums; ``stage``, ``store``: GB/s of reading the operands and writing C.
+    ``vendor``: GFLOP/s of NumPy's BLAS on large squares; ``half``: sizes (M, N, K) at which it
+    reaches half of that along each dimension; ``vendor_all_cores``: with all cores.
+    ``scaling``: speed-up of tiercel's own kernel with all cores.
+    """
+
+    peak: float
+    kernel: float
+    tile: float
+    update: float
+    sum_a: float
+    sum_b: float
+    stage: float
+    store: float
+    vendor: float
+    half: tuple[float, float, float]
+    vendor_all_cores: float
+    scaling: float
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A CPU as the planner sees it. ``tiles``: the micro-kernel's shape by compute dtype."""
+
+    name: str
+    isa: str
+    cores: int
+    l1: int
+    l2: int
+    l3: int
+    tiles: Mapping[str, Tile]
+    rates: Mapping[str, Rates]
+    fingerprint: str
+    measured: bool
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        caches = ", ".join(f"L{i} {getattr(self, f'l{i}') >> 10} KiB" for i in (1, 2, 3))
+        lines = [f"{self.name}, {self.cores} cores, {self.isa}, {caches}"]
+        for dtype, r in self.rates.items():
+            lines.append(
+                f"  {dtype}: peak {r.peak:.0f} GFLOP/s a core, own kernel {r.kernel:.0%} of it, "
+                f"NumPy {r.vendor:.0f} on one core, {r.vendor_all_cores:.0f} on all"
+            )
+        return "\n".join(lines)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> Machine:
+        """Inverse of :meth:`to_json`. Raises ``ValueError``, ``KeyError`` or ``TypeError``."""
+        data = json.loads(text)
+        data["tiles"] = {k: Tile(**v) for k, v in data["tiles"].items()}
+        data["rates"] = {
+            k: Rates(**{**v, "half": tuple(v["half"])}) for k, v in data["rates"].items()
+        }
+        return cls(**data)
+
+
+def cached(fingerprint: str, measure: Callable[[], Machine]) -> Machine:
+    """The profile stored for ``fingerprint``, or a fresh one, which is stored."""
+    stored = disk.load("machine", fingerprint)
+    if stored is not None:
+        try:
+            return Machine.from_json(stored.decode())
+        except (ValueError, KeyError, TypeError):  # written by another version
+            pass
+    machine = measure()
+    disk.store("machine", fingerprint, machine.to_json().encode())
+    return machine

@@ -1,0 +1,71 @@
+"""One 2-D product, as far as a planner must know it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+#: dtype -> (compute dtype, storage of one real plane, bytes of an element, complex)
+DTYPES = {
+    "float32": ("float32", "float32", 4, False),
+    "float64": ("float64", "float64", 8, False),
+    "complex64": ("float32", "float32", 8, True),
+    "complex128": ("float64", "float64", 16, True),
+    "float16": ("float32", "float16", 2, False),
+    "bfloat16": ("float32", "bfloat16", 2, False),
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """C (M, N) = epilogue(A (M, K) · B (K, N) + bias) in ``dtype``.
+
+    ``layout_*``: "row", "col" or "strided". ``accuracy``: "classical", "standard", "fast", or a
+    bound on the RMS error growth. ``workspace``: bytes of extra memory allowed, None for the
+    default. ``scheme``: a name or a ``Scheme`` that must be used, None to choose. ``static_b``: B
+    is packed once and its packing costs nothing. ``must_use``: a named scheme may not be replaced
+    by NumPy's product where that is faster (it may when the scheme comes with a packed operand).
+    """
+
+    M: int
+    N: int
+    K: int
+    dtype: str = "float32"
+    layout_a: str = "row"
+    layout_b: str = "row"
+    layout_c: str = "row"
+    epilogue: str | None = None
+    bias: bool = False
+    accuracy: str | float = "standard"
+    workspace: int | None = None
+    scheme: Any = None
+    threads: int = 1
+    static_b: bool = False
+    must_use: bool = True
+
+    @cached_property
+    def flops(self) -> int:
+        """Real operations of the classical product: 2MNK, four times that for complex."""
+        return 2 * self.M * self.N * self.K * (4 if self.is_complex else 1)
+
+    @property
+    def compute(self) -> str:
+        return DTYPES[self.dtype][0]
+
+    @property
+    def storage(self) -> str:
+        return DTYPES[self.dtype][1]
+
+    @property
+    def itemsize(self) -> int:
+        return DTYPES[self.dtype][2]
+
+    @property
+    def is_complex(self) -> bool:
+        return DTYPES[self.dtype][3]
+
+    @property
+    def operand_bytes(self) -> int:
+        """Bytes of A and B."""
+        return self.itemsize * (self.M * self.K + self.K * self.N)

@@ -1,0 +1,55 @@
+from pathlib import Path
+
+import pytest
+
+from tests.bench.sample import case_result, sample_results
+from tiercel.bench.case import Case
+from tiercel.bench.results import read_json, write_json
+from tiercel.bench.summary import bars_met, summarise_ratios
+from tiercel.errors import TiercelValueError
+
+
+def test_json_comes_back_the_same(tmp_path: Path):
+    write_json(sample_results(), tmp_path / "first.json")
+    back = read_json(tmp_path / "first.json")
+    write_json(back, tmp_path / "second.json")
+    assert (tmp_path / "first.json").read_text() == (tmp_path / "second.json").read_text()
+    assert back.cases[0].case == sample_results().cases[0].case
+
+
+def test_other_formats_are_refused(tmp_path: Path):
+    write_json(sample_results(format=0), tmp_path / "old.json")
+    with pytest.raises(TiercelValueError, match="reads format 1"):
+        read_json(tmp_path / "old.json")
+
+
+def test_ratio_is_to_the_peer_that_does_best():
+    result = case_result(Case(100, 100, 100, bar=1.15), 1.0, numpy=1.3, blis=1.1)
+    assert result.best_peer is not None
+    assert result.best_peer.library == "blis"
+    assert result.ratio is not None
+    assert result.ratio.median == 1.1
+    assert result.meets_bar is False
+
+
+def test_rates_count_classical_operations():
+    result = case_result(Case(1000, 1000, 1000), 0.02)
+    assert result.gflops("tiercel") == pytest.approx(100.0)
+    assert result.gflops("numpy") is None
+    assert result.ratio is None
+    assert result.meets_bar is None
+    assert sample_results().percent_of_peak(result) == pytest.approx(100 / 98 * 100)
+
+
+def test_summary_leaves_short_calls_out():
+    random = [r for r in sample_results().cases if r.case.group == "random"]
+    summary = summarise_ratios(random)
+    assert summary is not None
+    assert summary.count == 2
+    assert summary.worst == pytest.approx(0.98)
+    assert summary.worst_label == "901×800×700"
+    assert summarise_ratios([]) is None
+
+
+def test_bars_are_counted():
+    assert bars_met(sample_results().cases) == (0, 1)

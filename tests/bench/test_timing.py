@@ -1,0 +1,71 @@
+import random
+import time
+
+import pytest
+
+from tiercel.bench.timing import (
+    Turn,
+    interleave,
+    paired_ratios,
+    plan_turn,
+    take_turn,
+    warm_up,
+)
+
+
+def test_every_player_has_one_turn_per_round():
+    log: list[str] = []
+
+    def player(name: str):
+        return lambda: log.append(name) or 1.0
+
+    players = {name: player(name) for name in "abc"}
+    times = interleave(players, deadline=0, order=random.Random(0), min_rounds=20)
+    assert {len(own) for own in times.values()} == {20}
+    rounds = [log[i : i + 3] for i in range(0, len(log), 3)]
+    assert all(sorted(one) == ["a", "b", "c"] for one in rounds)
+    assert len({tuple(one) for one in rounds}) > 1  # the order is shuffled
+
+
+def test_rounds_end_at_the_deadline_or_the_maximum():
+    def sleepy() -> float:
+        time.sleep(0.02)
+        return 1.0
+
+    players = {"sleepy": sleepy}
+    order = random.Random(0)
+    soon = time.monotonic() + 0.1
+    assert 3 <= len(interleave(players, deadline=soon, order=order)["sleepy"]) <= 6
+    later = time.monotonic() + 60
+    assert len(interleave(players, deadline=later, order=order, max_rounds=4)["sleepy"]) == 4
+
+
+def test_no_player_no_time():
+    assert interleave({}, deadline=0, order=random.Random(0)) == {}
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1e-7, 1e-5, 1e-3, 0.02, 0.09])
+def test_turn_of_a_short_call_is_warm_and_bounded(seconds: float):
+    turn = plan_turn(seconds)
+    assert turn.warmup >= 1
+    assert turn.samples * turn.calls * seconds < 0.1
+
+
+def test_take_turn_returns_seconds_per_call():
+    calls = []
+    seconds = take_turn(lambda: calls.append(time.sleep(0.001)), Turn(samples=3, calls=2, warmup=1))
+    assert len(calls) == 7
+    assert 0.001 <= seconds < 0.01
+
+
+def test_warm_up_repeats_short_calls_only():
+    calls = []
+    warm_up(lambda: calls.append(None))
+    assert len(calls) == 5
+
+
+def test_ratios_are_paired_within_rounds():
+    # the machine halves its clock in round 2: times jump, ratios do not
+    ratios = paired_ratios([1.2, 2.4, 1.2], [1.0, 2.0, 1.0])
+    assert ratios.p25 == pytest.approx(1.2)
+    assert ratios.p75 == pytest.approx(1.2)

@@ -1,0 +1,183 @@
+"""``tiercel bench``: options, progress bar, and where the results go."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tiercel.bench import run, shapes
+from tiercel.bench.case import Case, canonical_dtype
+from tiercel.bench.environment import (
+    describe_machine,
+    load_average,
+    slowing_variables,
+    usable_cores,
+)
+from tiercel.bench.html import write_html
+from tiercel.bench.optional import require
+from tiercel.bench.picture import svg_text, write_picture
+from tiercel.bench.results import Results, write_json
+from tiercel.bench.roster import choose_libraries
+from tiercel.bench.table import render
+
+FILE_WIDTH = 160  # characters of the table when it goes to a file or a pipe
+BUSY_LOAD = 0.7
+OUTPUT = click.Path(dir_okay=False, path_type=Path)
+SHAPES_HELP = (
+    "What to multiply; repeatable. A set (quick, full, issue), a group of a set (issue:packed), "
+    "random:COUNT, shapes (512,128x4096x4096 as MxNxK), or a file with one shape per line."
+)
+
+
+@click.command()
+@click.option("--shapes", "texts", multiple=True, default=("quick",), help=SHAPES_HELP)
+@click.option("--dtype", "dtypes", multiple=True, help="float32 or float64; repeatable.")
+@click.option("--threads", multiple=True, type=click.IntRange(1), help="Threads; repeatable.")
+@click.option("--layouts", multiple=True, help="Layouts of A,B such as row,col; repeatable.")
+@click.option("--static-b", is_flag=True, help="Pack B once, outside the timed region.")
+@click.option("--peers", default="", help="Comma-separated peers; default: all that are found.")
+@click.option("--seconds", type=click.FloatRange(0), help="Time for all shapes together.")
+@click.option("--seed", default=0, show_default=True, help="Of the data and the random shapes.")
+@click.option("--plot", type=OUTPUT, help="Write a picture (png, svg, pdf).")
+@click.option("--json", "json_path", type=OUTPUT, help="Write the results.")
+@click.option("--html", "html_path", type=OUTPUT, help="Write a self-contained page.")
+def bench(
+    texts: Sequence[str],
+    dtypes: Sequence[str],
+    threads: Sequence[int],
+    layouts: Sequence[str],
+    static_b: bool,
+    peers: str,
+    seconds: float | None,
+    seed: int,
+    plot: Path | None,
+    json_path: Path | None,
+    html_path: Path | None,
+) -> None:
+    """Measure tiercel against every BLAS found on this machine.
+
+    The default run takes under 90 s on a two-core machine and uses all cores. Rates are effective
+    GFLOP/s: 2·M·N·K over the median time, whatever number of multiplications was really done.
+    """
+    console = Console() if sys.stdout.isatty() else Console(width=FILE_WIDTH)
+    if plot:
+        require("matplotlib", "--plot")
+    cases, deserved = _cases(texts, seed, dtypes, threads, layouts, static_b)
+    libraries, missing = choose_libraries(_peer_names(peers, texts))
+    record = run.Record(notes=[*missing, *_shell_notes(), *_load_notes()])
+    start = time.monotonic()
+    try:
+        with _progress(console) as bar:
+            task = bar.add_task("", total=len(cases))
+            run.measure(
+                cases,
+                libraries,
+                record,
+                seconds=deserved if seconds is None else seconds,
+                seed=seed,
+                on_progress=lambda p: bar.update(task, completed=p.done, description=p.label),
+            )
+    except KeyboardInterrupt:
+        record.note(f"interrupted after {len(record.cases)} of {len(cases)} cases")
+    results = _results(record, seed, time.monotonic() - start)
+    console.print(render(results, console.width))
+    _write(results, plot, json_path, html_path, console)
+
+
+def _cases(
+    texts: Sequence[str],
+    seed: int,
+    dtypes: Sequence[str],
+    threads: Sequence[int],
+    layouts: Sequence[str],
+    static_b: bool,
+) -> tuple[list[Case], float]:
+    """All cases and the seconds they deserve; sets that name no threads run on all cores."""
+    cases: list[Case] = []
+    seconds = 0.0
+    for text in texts:
+        listed, deserved = shapes.parse(text, seed=seed)
+        names_threads = text.partition(":")[0] == "issue"
+        varied = shapes.vary(
+            listed,
+            dtypes=[canonical_dtype(dtype) for dtype in dtypes],
+            threads=threads or ([] if names_threads else [usable_cores()]),
+            layouts=layouts,
+            static_b=static_b,
+        )
+        cases += varied
+        seconds += deserved * len(varied) / len(listed)
+    return list(dict.fromkeys(cases)), seconds
+
+
+def _peer_names(peers: str, texts: Sequence[str]) -> list[str]:
+    """Random shapes are many and are judged against NumPy, which a caller would otherwise use."""
+    if not peers and all(text.startswith("random") for text in texts):
+        return ["numpy"]
+    return [name.strip() for name in peers.split(",") if name.strip()]
+
+
+def _shell_notes() -> list[str]:
+    return [
+        f"{name}={value} is set in this shell and can slow a peer; it was unset for the benchmark"
+        for name, value in slowing_variables().items()
+    ]
+
+
+def _load_notes() -> list[str]:
+    load = load_average()
+    if load is None or load < BUSY_LOAD:
+        return []
+    return [f"other programs were running at the start (load average {load:.1f}): rates are low"]
+
+
+def _progress(console: Console) -> Progress:
+    columns = (BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    return Progress(*columns, console=console, transient=True)
+
+
+def _results(record: run.Record, seed: int, seconds: float) -> Results:
+    return Results(
+        command=shlex.join(["tiercel", *sys.argv[1:]]),
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        seconds=seconds,
+        seed=seed,
+        machine=describe_machine(),
+        libraries=record.versions,
+        cases=tuple(record.cases),
+        peaks=record.peak_rows(),
+        overhead=tuple(record.overhead),
+        notes=tuple(record.notes),
+    )
+
+
+def _write(
+    results: Results,
+    plot: Path | None,
+    json_path: Path | None,
+    html_path: Path | None,
+    console: Console,
+) -> None:
+    if json_path:
+        write_json(results, json_path)
+        console.print(f"results: {json_path}")
+    if plot:
+        write_picture(results, plot)
+        console.print(f"picture: {plot}")
+    if html_path:
+        write_html(results, html_path, _svg(results))
+        console.print(f"page: {html_path}")
+
+
+def _svg(results: Results) -> str | None:
+    """The picture as svg text for the page; a page without matplotlib has the table only."""
+    return svg_text(results) if find_spec("matplotlib") else None

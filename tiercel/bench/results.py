@@ -1,0 +1,152 @@
+"""What a benchmark run leaves behind: frozen records that go to JSON and come back the same."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tiercel.bench.case import Case
+from tiercel.bench.peers import TIERCEL
+from tiercel.bench.timing import Spread
+from tiercel.errors import TiercelValueError
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One library on one case: seconds per call, and its time over tiercel's in the same round.
+
+    ``ratio`` is None for tiercel itself and where tiercel has no time. ``error`` is the relative
+    Frobenius error against float64 (exact dot products for float64) on sampled entries.
+    """
+
+    library: str
+    seconds: Spread
+    rounds: int
+    error: float | None = None
+    ratio: Spread | None = None
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """All libraries on one case; ``plan`` is tiercel's own account of what it chose."""
+
+    case: Case
+    timings: tuple[Timing, ...]
+    plan: dict[str, Any] | None = None
+
+    def of(self, library: str) -> Timing | None:
+        """The timing of a library, or None if it has none."""
+        return next((t for t in self.timings if t.library == library), None)
+
+    def gflops(self, library: str) -> float | None:
+        """Effective rate 2·M·N·K / median time, in GFLOP/s."""
+        timing = self.of(library)
+        return self.case.flops / timing.seconds.median * 1e-9 if timing else None
+
+    @property
+    def best_peer(self) -> Timing | None:
+        """The peer against which tiercel looks worst."""
+        peers = [t for t in self.timings if t.ratio is not None]
+        return min(peers, key=lambda t: t.ratio.median if t.ratio else 0.0, default=None)
+
+    @property
+    def ratio(self) -> Spread | None:
+        """Speed of tiercel over the best peer's: above 1, tiercel is ahead."""
+        return self.best_peer.ratio if self.best_peer else None
+
+    @property
+    def meets_bar(self) -> bool | None:
+        """Whether the median ratio reaches the case's bar; None without a bar or a ratio."""
+        if self.case.bar is None or self.ratio is None:
+            return None
+        return self.ratio.median >= self.case.bar
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """Microseconds per call on n×n float32 arrays."""
+
+    size: int
+    numpy_us: float
+    tiercel_us: float
+
+
+@dataclass(frozen=True)
+class Peak:
+    """Highest measured multiply-add rate, GFLOP/s."""
+
+    dtype: str
+    threads: int
+    gflops: float
+
+
+@dataclass(frozen=True)
+class Results:
+    """A whole run. ``seconds`` is its wall time; ``command`` reproduces it."""
+
+    command: str
+    date: str
+    seconds: float
+    seed: int
+    machine: dict[str, Any]
+    libraries: dict[str, str]
+    cases: tuple[CaseResult, ...]
+    peaks: tuple[Peak, ...] = ()
+    overhead: tuple[Overhead, ...] = ()
+    notes: tuple[str, ...] = ()
+    format: int = field(default=FORMAT)
+
+    def peak(self, case: Case) -> float | None:
+        """The measured peak that holds for a case's dtype and threads, GFLOP/s."""
+        key = (case.dtype, case.threads)
+        return next((p.gflops for p in self.peaks if (p.dtype, p.threads) == key), None)
+
+    def percent_of_peak(self, result: CaseResult) -> float | None:
+        """tiercel's effective rate in per cent of the measured peak; a scheme can pass 100."""
+        rate, peak = result.gflops(TIERCEL), self.peak(result.case)
+        return 100 * rate / peak if rate and peak else None
+
+
+def write_json(results: Results, path: Path) -> None:
+    """Write ``results``; floats are cut to 6 significant digits, far below the noise."""
+    text = json.dumps(_short_floats(asdict(results)), indent=1, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> Results:
+    """Read what `write_json` wrote."""
+    data = json.loads(path.read_text(encoding="utf-8"))
+    if data.get("format") != FORMAT:
+        raise TiercelValueError(
+            f"{path}: result format {data.get('format')!r}; this version reads format {FORMAT}; "
+            "run the benchmark again"
+        )
+    data["cases"] = tuple(_case_result(entry) for entry in data["cases"])
+    data["peaks"] = tuple(Peak(**entry) for entry in data["peaks"])
+    data["overhead"] = tuple(Overhead(**entry) for entry in data["overhead"])
+    data["notes"] = tuple(data["notes"])
+    return Results(**data)
+
+
+def _case_result(entry: dict[str, Any]) -> CaseResult:
+    timings = tuple(_timing(timing) for timing in entry["timings"])
+    return CaseResult(Case(**entry["case"]), timings, entry["plan"])
+
+
+def _timing(entry: dict[str, Any]) -> Timing:
+    ratio = Spread(**entry["ratio"]) if entry["ratio"] else None
+    return Timing(**entry | {"seconds": Spread(**entry["seconds"]), "ratio": ratio})
+
+
+def _short_floats(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {key: _short_floats(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_short_floats(item) for item in value]
+    return value

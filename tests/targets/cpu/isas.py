@@ -2,7 +2,7 @@
 
 from tiercel.targets.cpu.isa import Isa, from_features
 
-AVX2 = dict.fromkeys(("sse4.2", "avx", "avx2", "fma", "f16c"), True)
+AVX2: dict[str, bool] = dict.fromkeys(("sse4.2", "avx", "avx2", "fma", "f16c"), True)
 AVX512 = AVX2 | dict.fromkeys(("avx512f", "avx512vl", "avx512dq", "avx512bw"), True)
 CACHES = {1: 32 << 10, 2: 1 << 20, 3: 32 << 20}
 

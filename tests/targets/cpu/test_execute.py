@@ -1,5 +1,6 @@
 """``execute`` on small integers, where every correct program gives the exact product."""
 
+from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
@@ -19,13 +20,14 @@ from tests.targets.cpu.recipes import (
     tile,
 )
 from tiercel.lower.blocking import Target
+from tiercel.lower.recipe import Recipe
 from tiercel.targets.cpu.kernel import execute
 
 SCHEMES = (None, "strassen", "hopcroft-kerr-2x3x4")
 
 
 def check(
-    made, dtype: str, layouts: tuple[str, str, str] = ("row", "row", "row"), seed: int = 0
+    made: Recipe, dtype: str, layouts: Sequence[str] = ("row", "row", "row"), seed: int = 0
 ) -> None:
     """NaN around the operands must not get in; nothing but C's NaN may be overwritten."""
     rng = np.random.default_rng(seed)
@@ -94,13 +96,19 @@ def test_sizes_around_a_whole_step(scheme: str | None):
     dtype=st.sampled_from(list(DTYPES)),
     layouts=st.tuples(*[st.sampled_from(LAYOUTS)] * 3),
     target=st.builds(
-        Target, *[st.integers(1, 60)] * 3, task_cols=st.integers(1, 60), k_span=st.just(10**9)
+        Target,
+        rows=st.integers(1, 60),
+        depth=st.integers(1, 60),
+        cols=st.integers(1, 60),
+        task_cols=st.integers(1, 60),
+        k_span=st.just(10**9),
     ),
     threads=st.integers(1, 2),
     seed=st.integers(0, 9),
 )
 def test_any_blocking(size, scheme, dtype, layouts, target, threads, seed):
-    made = recipe(*size, scheme, dtype, target=target, threads=threads)
+    M, N, K = size
+    made = recipe(M, N, K, scheme, dtype, target=target, threads=threads)
     check(made, dtype, layouts, seed)
 
 

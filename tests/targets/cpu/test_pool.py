@@ -10,7 +10,7 @@ import pytest
 from tests.targets.cpu.recipes import integers, python, recipe
 from tiercel.lower.recipe import Recipe
 from tiercel.targets.cpu.kernel import execute
-from tiercel.targets.cpu.pool import MAX_WORKERS, pool
+from tiercel.targets.cpu.pool import MAX_WORKERS, Caller, pool
 
 SIZE = 60
 
@@ -53,23 +53,48 @@ def test_callers_at_once_get_right_results_from_a_bounded_number_of_threads():
 
 
 def test_a_caller_that_finds_the_pool_busy_works_alone():
-    assert pool().acquire()
+    caller = Caller()
+    assert pool().acquire(caller)
     try:
+        assert not pool().acquire(Caller())
         with ThreadPoolExecutor(1) as other:
             assert other.submit(works, job(2)).result(timeout=30)
     finally:
-        pool().release()
+        pool().release(caller)
+
+
+def is_free() -> bool:
+    caller = Caller()
+    acquired = pool().acquire(caller)
+    pool().release(caller)
+    return acquired
 
 
 def test_the_pool_is_free_after_a_call_and_after_a_failure():
     assert works(job(2))
+    assert is_free()
+    x = np.zeros((SIZE, SIZE), np.float32)
     with pytest.raises(AttributeError):
-        execute(job(2), None, None, None)  # type: ignore[arg-type]
-    bad = np.zeros((SIZE, SIZE), np.float32)
-    with pytest.raises(AttributeError):
-        execute(job(2), bad, None, bad)  # type: ignore[arg-type]
-    assert pool().acquire()
-    pool().release()
+        execute(job(2), x, None, x)  # type: ignore[arg-type]
+    assert is_free()
+
+
+def test_only_who_has_the_pool_releases_it():
+    caller, other = Caller(), Caller()
+    assert pool().acquire(caller)
+    pool().release(other)
+    assert not pool().acquire(other)
+    pool().release(caller)
+    assert is_free()
+
+
+def test_a_caller_that_was_interrupted_before_it_could_release_is_replaced():
+    caller = Caller()
+    assert pool().acquire(caller)
+    del caller
+    with ThreadPoolExecutor(1) as other:  # which cannot know; only the same thread does
+        assert not other.submit(is_free).result(timeout=30)
+    assert is_free()
 
 
 def test_more_threads_than_workers_can_exist(monkeypatch: pytest.MonkeyPatch):
@@ -115,7 +140,9 @@ assert works(job(2)) and works(job(3))
 
 
 def test_child_and_parent_compute_after_a_fork():
-    python(USE + """
+    python(
+        USE
+        + """
 for _ in range(3):
     child = os.fork()
     if child == 0:
@@ -126,11 +153,14 @@ for _ in range(3):
         os._exit(0 if fine else 1)
     assert works(job(3))
     assert os.waitpid(child, 0)[1] == 0
-""")
+"""
+    )
 
 
 def test_fork_while_another_thread_computes():
-    python(USE + """
+    python(
+        USE
+        + """
 import threading
 stop = False
 def compute():
@@ -145,32 +175,54 @@ for _ in range(10):
     assert os.waitpid(child, 0)[1] == 0
 stop = True
 thread.join()
-""")
+"""
+    )
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_keyboard_interrupts_at_any_moment_leave_the_pool_usable(seed: int):
-    python(USE + """
-import random, signal, threading, time
-from tests.targets.cpu.test_pool import cpu_seconds_while_idle
-from tiercel.targets.cpu.pool import pool
-storm, ended, interrupts = True, time.monotonic() + 1.2, 0
-pause = random.Random(int(sys.argv[1]))
-def interrupt():
-    while time.monotonic() < ended:
-        time.sleep(pause.random() * 0.002)
-        os.kill(os.getpid(), signal.SIGINT)
-threading.Thread(target=interrupt).start()
-while time.monotonic() < ended + 0.1:
+    """The interrupts come from another process, so that they strike anywhere."""
+    storm = """
+import os, random, sys, time
+pause = random.Random(int(sys.argv[2]))
+for _ in range(300):
+    time.sleep(pause.random() * 0.006)
+    os.kill(int(sys.argv[1]), 2)
+"""
+    python(
+        USE
+        + """
+import gc, signal, subprocess
+from tests.targets.cpu.test_pool import cpu_seconds_while_idle, is_free
+storm, seed = sys.argv[1:]
+made = job(2)
+interrupts = products = 0
+armed = False
+def interrupt(*_):
+    global armed
+    if armed:
+        armed = False
+        raise KeyboardInterrupt
+signal.signal(signal.SIGINT, interrupt)
+command = [sys.executable, "-c", storm, str(os.getpid()), seed]
+sender = subprocess.Popen(command, start_new_session=True)
+while sender.poll() is None:
     try:
-        assert works(job(3))
+        armed = True
+        assert works(made)
+        products += 1
+        armed = False
     except KeyboardInterrupt:
         interrupts += 1
-assert interrupts > 20
-assert works(job(3)) and works(job(2))
+assert interrupts > 20 and products > 5, (interrupts, products)
+gc.collect()
+assert is_free()
+assert works(made) and works(job(3))
 assert cpu_seconds_while_idle() < 0.05
-assert pool().acquire()
-""", str(seed))
+""",
+        storm,
+        str(seed),
+    )
 
 
 def test_first_calls_of_many_threads_at_once():

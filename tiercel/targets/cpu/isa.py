@@ -48,7 +48,7 @@ class Isa:
         lanes = self.lanes(dtype)
         if self.registers < 32:
             return 6, 2 * lanes
-        return (12, 2 * lanes) if self.triple.startswith("x86_64") else (5, 4 * lanes)
+        return (12, 2 * lanes) if self.name == "avx512" else (5, 4 * lanes)
 
 
 def from_features(triple: str, cpu: str, features: dict[str, bool], caches: dict[int, int]) -> Isa:

@@ -17,7 +17,7 @@ from tiercel.lower.recipe import Recipe
 from tiercel.targets.cpu import params, workspace
 from tiercel.targets.cpu.compile import Library, library
 from tiercel.targets.cpu.packed import Packed
-from tiercel.targets.cpu.pool import MAX_WORKERS, pool
+from tiercel.targets.cpu.pool import MAX_WORKERS, Caller, pool
 
 INDEX = {name: i for i, name in enumerate(params.FIELDS)}
 Block = ctypes.c_int64 * len(params.FIELDS)
@@ -86,10 +86,11 @@ def passes(recipe: Recipe) -> Iterator[tuple[int, int]]:
 
 def team(threads: int, stack: ExitStack) -> int:
     """Reserve the pool; 1 when another Python thread is computing (no threads × threads)."""
-    if threads > 1 and pool().acquire():
-        stack.callback(pool().release)
-        return min(threads, MAX_WORKERS + 1)
-    return 1
+    if threads == 1:
+        return 1
+    caller = Caller()
+    stack.callback(pool().release, caller)  # first: an interrupt may follow at once
+    return min(threads, MAX_WORKERS + 1) if pool().acquire(caller) else 1
 
 
 def lend(stack: ExitStack, block: Block, prepared: Prepared, packed: int, threads: int) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+import weakref
 from contextlib import suppress
 from typing import Any
 
@@ -19,11 +20,17 @@ from tiercel.targets.cpu.compile import pool_functions
 MAX_WORKERS = 62  # the word WAKE has one bit per worker; the caller is one more thread
 
 
+class Caller:
+    """Stands for one call that uses the pool, while it runs."""
+
+
 class Pool:
     """Workers 1 … n (the caller is worker 0), started when first needed."""
 
     def __init__(self) -> None:
-        self._busy = threading.Lock()
+        # Who uses the pool, by thread: at most one entry, under the key 0. A dictionary, because
+        # its setdefault is atomic and, unlike a lock, tells afterwards who succeeded.
+        self._caller: dict[int, tuple[int, weakref.ref]] = {}
         self._wake: list[threading.Lock] = []
         words = (sync.STATES + MAX_WORKERS + 2) * sync.LINE
         self._memory = ctypes.create_string_buffer(words + sync.LINE)
@@ -46,12 +53,23 @@ class Pool:
             native.dismiss(self._control, threads)
             raise
 
-    def acquire(self) -> bool:
-        """Reserve the pool for one job; False when another thread is using it."""
-        return self._busy.acquire(blocking=False)
+    def acquire(self, caller: Caller) -> bool:
+        """Reserve the pool for ``caller`` as long as it lives; False when another one has it.
 
-    def release(self) -> None:
-        self._busy.release()
+        An interrupt may strike between any two instructions, also while the caller cleans up. The
+        caller is then garbage, and once it is collected, a call of the same thread takes its place.
+        """
+        mine = threading.get_ident(), weakref.ref(caller)
+        thread, holder = self._caller.setdefault(0, mine)
+        if thread == mine[0] and holder() is None:
+            self._caller[0] = mine
+            return True
+        return holder() is caller
+
+    def release(self, caller: Caller) -> None:
+        """Undo :meth:`acquire`, if it succeeded."""
+        if 0 in self._caller and self._caller[0][1]() is caller:
+            del self._caller[0]
 
     def _wake_parked(self) -> None:
         pending = ctypes.c_int64.from_address(self._control + sync.WAKE * sync.LINE)

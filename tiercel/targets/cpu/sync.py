@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from tiercel.targets.cpu.emit import I32, I64, PTR, VOID, Function, Val
+from tiercel.targets.cpu.emit import I32, I64, PTR, VOID, Function
 
 PAUSES = 2000  # turns of a spin loop before it starts to give up its time slice (~50 µs)
 IDLE = 6000  # turns that an idle worker spins before it parks (~0.2 ms)

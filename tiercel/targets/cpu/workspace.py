@@ -11,7 +11,7 @@ import mmap
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 HUGE_PAGE = 2 << 20
 KEEP = 384 << 20  # bytes kept between calls, over all buffers
@@ -60,10 +60,8 @@ def _map(nbytes: int) -> mmap.mmap:
     # Shared memory, mmap's default, gets no huge pages on most systems (shmem_enabled=never).
     buffer = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if nbytes >= HUGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
-        try:
+        with suppress(OSError):  # a kernel without transparent huge pages
             buffer.madvise(mmap.MADV_HUGEPAGE)
-        except OSError:  # a kernel without transparent huge pages
-            pass
     return buffer
 
 
@@ -75,7 +73,7 @@ def _give(buffer: mmap.mmap) -> None:
 
 
 def _forget() -> None:
-    """A forked child may have copied the lock in any state; the copied buffers would only cost memory."""
+    """A forked child may have copied the lock in any state; copied buffers only cost memory."""
     global _lock
     _lock = threading.Lock()
     _free.clear()

@@ -1,0 +1,44 @@
+"""The caller's ``out``: checked before anything is written, never resized."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tiercel.errors import TiercelRuntimeError, TiercelValueError
+from tiercel.frontends.numpy.shapes import product_shape
+from tiercel.frontends.torch.errors import TensorTypeError, TensorValueError
+
+
+def check_out(out: Any, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None) -> None:
+    """Raise unless ``out`` can receive ``a @ b`` as it is."""
+    if not isinstance(out, torch.Tensor):
+        raise TensorTypeError(f"out is a {type(out).__name__}; allowed: a torch.Tensor, or None")
+    tensors = [x for x in (a, b, bias, out) if isinstance(x, torch.Tensor)]
+    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+        raise TiercelRuntimeError(
+            "out= is not differentiable, and an argument requires grad; leave out= away, or call "
+            "under torch.no_grad()"
+        )
+    try:
+        expected = product_shape(tuple(a.shape), tuple(b.shape)).result
+    except TiercelValueError as error:
+        raise TensorValueError(str(error)) from None
+    if tuple(out.shape) != expected:
+        raise TensorValueError(
+            f"out has shape {tuple(out.shape)}, the result {expected}; an out is not resized: pass "
+            "one of the result's shape"
+        )
+    if out.dtype is not a.dtype:
+        raise TensorTypeError(
+            f"out has dtype {out.dtype}, the operands {a.dtype}; pass an out of that dtype, or "
+            "convert the result"
+        )
+
+
+def writable_in_place(out: torch.Tensor, *read: torch.Tensor | None) -> bool:
+    """Whether a kernel may write ``out`` while it reads the tensors of ``read``."""
+    memory = out.untyped_storage().data_ptr()
+    shared = any(x is not None and x.untyped_storage().data_ptr() == memory for x in read)
+    return out.is_contiguous() and not out.is_neg() and not out.is_conj() and not shared

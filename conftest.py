@@ -3,9 +3,14 @@
 import os
 import shutil
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+#: Not collected without PyTorch, rather than skipped: CI has a second lane that installs it.
+_NEED_TORCH = ["tests/frontends/torch", "tiercel/frontends/torch"]
+collect_ignore = [] if find_spec("torch") else _NEED_TORCH
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-# frontends → api → planner → lower → schemes and api → targets → lower, written out.
+# api → frontends → planner → lower → schemes and frontends → targets → lower, written out.
 SERVICES = {"errors", "cache"}
 BELOW_API = {"planner", "targets", "lower", "schemes", *SERVICES}
 MAY_IMPORT = {
@@ -23,8 +23,8 @@ MAY_IMPORT = {
     "targets": {"lower", "schemes", *SERVICES},
     "runtime": BELOW_API,  # wires planner and targets
     "options": BELOW_API,  # the vocabulary of api.py
-    "api": {"options", "runtime", *BELOW_API},
-    "frontends": {"api", "options", "runtime", *BELOW_API},
+    "frontends": {"options", "runtime", *BELOW_API},
+    "api": {"frontends", "options", "runtime", *BELOW_API},  # dispatches on array types
     "__init__": {"api", "options", "runtime", "frontends", *BELOW_API},
     "bench": {"__init__", "api", "options", "runtime", "frontends", *BELOW_API},
     "cli": {"__init__", "api", "options", "runtime", "frontends", "bench", *BELOW_API},

@@ -11,7 +11,7 @@ threads started, by the first product that is large enough to gain.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tiercel.api import linear, matmul, numpy_matmul, pack, plan
+from tiercel.api import linear, matmul, numpy_matmul, pack, patch, plan, unpatch
 from tiercel.errors import (
     TiercelError,
     TiercelRuntimeError,
@@ -45,9 +45,11 @@ __all__ = [
     "matmul",
     "numpy_matmul",
     "pack",
+    "patch",
     "plan",
     "release_workspace",
     "schemes",
+    "unpatch",
 ]
 
 

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from functools import lru_cache, partial
-from importlib import import_module
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tiercel.errors import TiercelError, TiercelTypeError, TiercelValueError
+from tiercel.errors import (
+    TiercelError,
+    TiercelRuntimeError,
+    TiercelTypeError,
+    TiercelValueError,
+)
 from tiercel.options import DEFAULT, checked_options
 
-#: Root package of an array type -> the module that serves it. A framework is imported by nobody
-#: here: where an array of its type exists, it is imported already.
-_FRONTENDS = {"numpy": "tiercel.frontends.numpy"}
+
+def _numpy_frontend() -> Any:
+    from tiercel.frontends import numpy
+
+    return numpy
+
+
+def _torch_frontend() -> Any:
+    from tiercel.frontends import torch
+
+    return torch
+
+
+#: Root package of an array type -> how to get the module that serves it. A framework is imported
+#: by nobody here: where an array of its type exists, it is imported already.
+_FRONTENDS = {"numpy": _numpy_frontend, "torch": _torch_frontend}
 
 #: Operands of at most this many bytes each go straight to NumPy. Square, that is 128^3 in float32,
 #: 90^3 in float64, 64^3 in complex128: 30 to 50 us, where no plan saves more than its own look-up.
@@ -45,11 +63,16 @@ def matmul(
     everything else is NumPy's own product. float16 accumulates in float32. ``b`` may be the
     result of `pack`.
 
+    Tensors give what ``torch.matmul`` gives, gradients and autocast included. Large products of
+    ordinary CPU tensors are accelerated; subclasses, other devices, and calls that torch compiles
+    or transforms (``torch.compile``, ``torch.func``) are torch's own.
+
     Parameters
     ----------
     out
         Array of the result's shape that receives the result and is returned; may overlap the
-        operands. A dtype to which the result casts by "same_kind" is allowed.
+        operands. A dtype to which the result casts by "same_kind" is allowed for arrays; a tensor
+        must have the result's dtype, and no argument may require grad.
     epilogue
         "relu", "gelu", "gelu_tanh" or "silu": applied to every element before it is rounded
         to the result's dtype. Real floating dtypes only.
@@ -123,8 +146,14 @@ def linear(
     >>> linear(np.ones((1, 2)), np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([0.5, -9.0]))
     array([[ 3.5, -2. ]])
     """
+    plain = (
+        epilogue is None and accuracy is None
+        and workspace is None and scheme is None and threads is None
+    )  # fmt: skip
     try:
-        options = checked_options(epilogue, accuracy, workspace, scheme, threads)
+        options = (
+            DEFAULT if plain else checked_options(epilogue, accuracy, workspace, scheme, threads)
+        )
         return _frontend(type(x), type(w)).linear(x, w, bias, out, options)
     except TiercelError as error:
         raise _with_operands(error, "linear", x=x, w=w) from None
@@ -161,6 +190,58 @@ def pack(
         raise _with_operands(error, "pack", b=b) from None
 
 
+def patch(
+    model: Any,
+    *,
+    filter: Callable[[str, Any], bool] | None = None,
+    accuracy: str | float = "standard",
+    pack_weights: bool = False,
+    workspace: int | str | None = None,
+    dry_run: bool = False,
+) -> Any:
+    """Let the linear layers of a PyTorch model run here; nothing else about it changes.
+
+    The ``forward`` of every module that is exactly ``torch.nn.Linear`` (the model itself, too) is
+    replaced by `linear` with the given options. Modules, parameters, ``state_dict``, hooks,
+    copies and wrappers stay what they are; a pickled model is an ordinary one. Returns a report:
+    a table of the layers when printed, and a context manager that undoes the patch; it is falsy,
+    so that ``model = patch(model) or model`` works. `unpatch` undoes it at any time.
+
+    Parameters
+    ----------
+    filter
+        ``filter(name, module)`` says whether a layer may be patched.
+    accuracy, workspace
+        As for `matmul`.
+    pack_weights
+        Keep a packed copy of each weight that does not require grad: 1 to 3 times its memory,
+        listed in the report. It is renewed when the weight is replaced or changed in place, as
+        torch counts changes; writes through ``weight.data`` are not counted: call `patch` again.
+    dry_run
+        Only report.
+
+    Raises ``TiercelRuntimeError`` without PyTorch, ``TiercelTypeError`` for what is not a module.
+    """
+    options = checked_options(None, accuracy, workspace, None, None)
+    return _installed_torch_frontend().patch(model, filter, options, pack_weights, dry_run)
+
+
+def unpatch(model: Any) -> None:
+    """Give the layers of a model that `patch` changed their own ``forward`` back."""
+    _installed_torch_frontend().unpatch(model)
+
+
+def _installed_torch_frontend() -> Any:
+    try:
+        return _torch_frontend()
+    except ModuleNotFoundError as missing:
+        if missing.name != "torch":
+            raise
+        raise TiercelRuntimeError(
+            "PyTorch is not installed, and models are its modules; install tiercel[torch]"
+        ) from None
+
+
 def numpy_matmul(
     *,
     accuracy: str | float | None = None,
@@ -184,7 +265,7 @@ def numpy_matmul(
     product = partial(
         matmul, accuracy=accuracy, workspace=workspace, scheme=scheme, threads=threads
     )
-    return import_module(_FRONTENDS["numpy"]).numpy_matmul(product)
+    return _numpy_frontend().numpy_matmul(product)
 
 
 def plan(
@@ -232,15 +313,17 @@ def plan(
     )  # fmt: skip
 
 
-@lru_cache(maxsize=256)
 def _frontend(*types: type) -> Any:
     """The frontend of the first type that has one of its own; NumPy's for all others."""
+    # Not cached, and imported by statements: torch.compile traces this, and can do so.
     for kind in types:
+        if kind is _ndarray:
+            continue
         for base in kind.__mro__:
             root = base.__module__.partition(".")[0]
             if root != "numpy" and root in _FRONTENDS:
-                return import_module(_FRONTENDS[root])
-    return import_module(_FRONTENDS["numpy"])
+                return _FRONTENDS[root]()
+    return _numpy_frontend()
 
 
 def _with_operands(error: TiercelError, function: str, **operands: Any) -> TiercelError:

@@ -54,7 +54,7 @@ class Blocking:
     this length. ``k_pad``, ``panels``: a packed panel's depth, and panels in a sub-block.
     ``task_panels``: panels that one task computes. ``pack_panels``, ``slice``: panels and rows
     that one packing step stages. ``private``: one thread's region, with the offsets of its buffers;
-    ``packed``: packed B of one jc step; ``packed_all``: of the whole operand. ``target``: what these
+    ``packed``: packed B of one jc step; ``packed_pass``: of one pass over K. ``target``: what these
     sizes were made for; the same target gives the same nc, kc, k_span and packed B for any M.
     """
 
@@ -77,7 +77,7 @@ class Blocking:
     at_tables: int
     private: int
     packed: int
-    packed_all: int
+    packed_pass: int
     target: Target
 
     def workspace(self, threads: int) -> int:
@@ -92,11 +92,20 @@ def _even(extent: int, parts: int, wanted: int, multiple: int) -> int:
 
 
 def blocking(
-    M: int, N: int, K: int, program: Program, tile: Tile, target: Target, *, by_row: bool = True
+    M: int,
+    N: int,
+    K: int,
+    program: Program,
+    tile: Tile,
+    target: Target,
+    *,
+    by_row: bool = True,
+    sums: bool = False,
 ) -> Blocking:
     """Block sizes near ``target`` for C (M, N) = A (M, K) · B (K, N).
 
-    ``by_row``: B is row-major, so several panels are packed at a time (long reads).
+    ``by_row``: B is row-major, so several panels are packed at a time (long reads). ``sums``: the
+    operands are sums of views (``steps.py``), which takes one spare staged block of each.
     """
     m, k, n, planes, size = program.m, program.k, program.n, program.planes, tile.size
     k_span = _even(K, 1, target.k_span, 1)
@@ -111,22 +120,21 @@ def blocking(
     a_block = round_up(height * depth * size, 64)
     b_block = pack_panels * rows * tile.nr * size
     c_block = height * task_panels * tile.nr * size
-    summed = 0 if program.plain else 1
+    summed, spare = int(sums or not program.plain), int(sums)
     at, offsets = 0, []
     for nbytes in (
-        planes * m * k * a_block,
+        (planes * m * k + spare) * a_block,
         summed * a_block,
         planes * m * n * c_block,
-        summed * planes * k * n * (b_block + pack_panels * tile.nr * size),
+        summed * planes * k * n * (b_block + pack_panels * tile.nr * size) + spare * b_block,
         8 * sum(program.terms(x) for x in "abc"),
     ):
         offsets.append(at)
         at += round_up(nbytes, PAGE)
     step = ceil_div(k_span, kc) * len(program.products) * panels * depth * tile.nr * size
-    steps = ceil_div(N, nc) * ceil_div(K, k_span)
     return Blocking(
         mc, nc, kc, k_span, depth, panels, task_panels, pack_panels, rows,
-        a_block, b_block, c_block, *offsets, at, step, steps * step, target,
+        a_block, b_block, c_block, *offsets, at, step, ceil_div(N, nc) * step, target,
     )  # fmt: skip
 
 

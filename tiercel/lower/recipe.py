@@ -25,7 +25,9 @@ class Recipe:
     """One 2-D product, ready to run: C (M, N) = activation(A (M, K) · B (K, N) + bias).
 
     ``compute``: "float32" or "float64"; ``storage``: dtype of the real planes of A, B and C
-    ("float32" for complex64). ``guard`` is None for the classical product.
+    ("float32" for complex64). ``program`` runs inside the five loops, ``outer`` (None: nothing)
+    around them, see ``steps.py``; ``blocking`` is that of one step. ``guard`` is None for the
+    classical product.
     """
 
     M: int
@@ -38,3 +40,4 @@ class Recipe:
     activation: str | None
     threads: int
     guard: Guard | None
+    outer: Program | None = None

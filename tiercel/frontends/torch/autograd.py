@@ -8,22 +8,17 @@ from typing import Any
 import torch
 
 from tiercel.frontends.torch.engine import Request, run
-from tiercel.frontends.torch.epilogue import with_epilogue
 from tiercel.planner.plan import Plan
 
 
 def differentiable(plan: Plan, request: Request) -> torch.Tensor:
-    """``epilogue(a @ b + bias)`` that autograd can follow through a, b and bias."""
-    linear = replace(request, options=replace(request.options, epilogue=None))
-    if request.options.epilogue is not None:
-        # Autograd needs the value before the epilogue, so the kernel stores that.
-        plan = linear.plan() or plan.classical()
-    c = _Product.apply(request.a, request.b, request.bias, plan, linear)
-    return with_epilogue(c, request.options.epilogue)
+    """``a @ b + bias`` that autograd can follow through a, b and bias, any number of times."""
+    assert request.options.epilogue is None, "autograd needs the value before the epilogue"
+    return _Product.apply(request.a, request.b, request.bias, plan, request)
 
 
 class _Product(torch.autograd.Function):
-    """a @ b + bias for matrices or stacks of them; differentiable any number of times."""
+    """Inputs as in ``Request``. A named scheme is the forward's: derivatives are planned anew."""
 
     @staticmethod
     def forward(a: Any, b: Any, bias: Any, plan: Plan, request: Request) -> torch.Tensor:
@@ -33,7 +28,7 @@ class _Product(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: Any, output: torch.Tensor) -> None:
         a, b, _, _, request = inputs
         needs_a, needs_b, *_ = ctx.needs_input_grad
-        # A frozen weight's input is not kept: adapters depend on that saving.
+        # The input of a frozen weight is not kept: adapters count on that memory.
         ctx.save_for_backward(a if needs_b else None, b if needs_a else None)
         ctx.options = replace(request.options, scheme=None)
         ctx.b_by_columns = b.stride(-2) == 1
@@ -48,7 +43,7 @@ class _Product(torch.autograd.Function):
         if needs_a:
             grad_a = matmul(grad, b.mH, None, None, ctx.options)
         if needs_b and ctx.b_by_columns:
-            # b is a transposed weight: its gradient lies like it, and accumulates without a copy.
+            # b is a transposed weight: a gradient that lies like it accumulates without a copy.
             grad_b = matmul(grad.mT, a.conj(), None, None, ctx.options).mT
         elif needs_b:
             grad_b = matmul(a.mH, grad, None, None, ctx.options)

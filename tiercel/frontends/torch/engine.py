@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -43,6 +42,8 @@ class Request:
         M, K, N = *a.shape[-2:], b.shape[-1]
         if a.dim() == 3 and M * K * N < LEAST_OF_A_STACK and options.scheme is None:
             return None
+        if a.is_complex() and self.bias is not None:
+            return None  # the kernels add real numbers
         plan = _plan(
             str(a.dtype).removeprefix("torch."), (M, K), a.stride()[-2:], (K, N), b.stride()[-2:],
             a.element_size(), options, self.bias is not None,
@@ -80,33 +81,23 @@ def run(plan: Plan, request: Request, out: torch.Tensor | None = None) -> torch.
     bias = None if request.bias is None else request.bias.detach().resolve_neg()
     # The kernels take a bias in the dtype that they compute in.
     vector = None if bias is None else (bias.float() if bias.itemsize == 2 else bias).numpy()
-    for x, y, z in _matrices(a, b, c):
+    for x, y, z in [(a, b, c)] if a.dim() == 2 else zip(a, b, c, strict=True):
         panels = as_array(y) if request.packed is None else request.packed.panels
-        if not _run_one(plan, as_array(x), panels, as_array(y), as_array(z), vector):
-            if request.options.scheme is not None:
-                raise TiercelRuntimeError(
-                    f"scheme={request.options.scheme!r} is not safe for these operands: they hold "
-                    "Inf or NaN, or rows or columns of very different scale; leave scheme=None to "
-                    "let such calls run the classical algorithm"
-                )
+        if execute(plan, as_array(x), panels, as_array(z), vector):
+            continue
+        if request.options.scheme is not None:
+            raise TiercelRuntimeError(
+                f"scheme={request.options.scheme!r} is not safe for these operands: they hold Inf "
+                "or NaN, or rows or columns of very different scale; leave scheme=None to let such "
+                "calls run the classical algorithm"
+            )
+        safe = plan.classical()
+        if safe.chosen.algorithm == "vendor":
             product = x @ y if bias is None else torch.addmm(bias, x, y)
             z.copy_(with_epilogue(product, request.options.epilogue))
+        else:
+            execute(safe, as_array(x), as_array(y), as_array(z), vector)
     return c
-
-
-def _run_one(plan: Plan, a: np.ndarray, panels: Any, b: np.ndarray, c: np.ndarray, bias) -> bool:
-    """False where neither the plan nor the classical kernel may run on these data."""
-    if execute(plan, a, panels, c, bias):
-        return True
-    classical = plan.classical()
-    named = plan.problem.must_use and plan.problem.scheme is not None
-    if named or classical.chosen.algorithm == "vendor":
-        return False
-    return execute(classical, a, b, c, bias)
-
-
-def _matrices(*stacks: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
-    return iter([stacks]) if stacks[0].dim() == 2 else zip(*stacks, strict=True)
 
 
 def as_array(x: torch.Tensor) -> np.ndarray:

@@ -33,7 +33,7 @@ class FrozenWeight:
         return 0 if self._kept is None else self._kept[1].nbytes
 
     def packed(self, weight: torch.Tensor) -> Packed | None:
-        """The packed form of ``weight.T``; None where it is not frozen, or packing gains nothing."""
+        """The packed form of ``weight.T``; None if it is not frozen, or packing gains nothing."""
         if not packable(weight):
             self._kept = None
             return None
@@ -50,7 +50,7 @@ def packable(weight: torch.Tensor) -> bool:
     return (
         are_plain(weight)
         and not weight.requires_grad
-        and not weight.is_inference()
+        and not (weight.is_inference() or weight.is_neg())
         and weight.is_cpu
         and weight.dtype in _DTYPES
         and weight.dim() == 2

@@ -38,6 +38,8 @@ def why_torch(a: Any, b: Any, bias: Any, N: int, dtype: torch.dtype, large: bool
 
     ``large`` says that the caller insists, so that no product is too small.
     """
+    if torch._C._is_tracing():
+        return "calls that torch traces"
     if dtype not in LEAST_WORK:
         return f"a product in {dtype}"
     if a.dim() < 2:
@@ -66,7 +68,6 @@ def watched() -> bool:
         torch._C._len_torch_dispatch_stack() > 0
         or torch._C._len_torch_function_stack() > 0
         or torch._C._are_functorch_transforms_active()
-        or torch.jit.is_tracing()
         or forward_ad._current_level >= 0
     )
 

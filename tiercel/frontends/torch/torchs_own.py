@@ -11,19 +11,22 @@ from tiercel.errors import TiercelTypeError
 from tiercel.frontends.torch.epilogue import with_epilogue
 from tiercel.frontends.torch.errors import TensorValueError
 from tiercel.frontends.torch.fold import folded, repeats_much
+from tiercel.frontends.torch.operands import are_plain
 from tiercel.options import Options
 
 
 def torchs_matmul(a: Any, b: Any, bias: Any, options: Options) -> torch.Tensor:
     """``epilogue(torch.matmul(a, b) + bias)``; dtypes, errors and gradients are torch's."""
-    c = torch.matmul(a, b) if not _is_plain_pair(a, b) or not repeats_much(a, b) else _folded(a, b)
+    pair = folded(a, b) if are_plain(a, b) and repeats_much(a, b) else None
+    c = torch.matmul(a, b) if pair is None else pair[2](torch.matmul(pair[0], pair[1]))
     if bias is not None:
-        if tuple(bias.shape) != tuple(b.shape[-1:] if b.dim() > 1 else ()):
+        N = b.shape[-1] if b.dim() > 1 else 1
+        if tuple(bias.shape) != (N,):
             raise TensorValueError(
-                f"bias has shape {tuple(bias.shape)}, allowed: ({b.shape[-1]},), one value per "
-                "column of the result; add other shapes to the result instead"
+                f"bias has shape {tuple(bias.shape)}, allowed: ({N},), one value per column of the "
+                "result; add other shapes to the result instead"
             )
-        c = c + bias
+        c = c + (bias if b.dim() > 1 else bias[0])
     return with_epilogue(c, options.epilogue)
 
 
@@ -35,20 +38,9 @@ def torchs_linear(x: Any, w: Any, bias: Any, options: Options) -> torch.Tensor:
 def refuse_scheme(options: Options, reason: str) -> None:
     """Raise if the caller named a scheme that torch's own product would silently replace."""
     if options.scheme not in (None, "vendor"):
+        reason = reason or "these shapes and dtypes"
         raise TiercelTypeError(
             f"scheme={options.scheme!r} does not work for {reason}: torch itself multiplies those. "
             "Allowed: ordinary CPU tensors of one floating dtype with two axes or more, outside "
             "torch.compile and torch.func; leave scheme out"
         )
-
-
-def _is_plain_pair(a: Any, b: Any) -> bool:
-    return type(a) is torch.Tensor and type(b) is torch.Tensor
-
-
-def _folded(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    found = folded(a, b)
-    if found is None:
-        return torch.matmul(a, b)
-    a2, b2, unfold = found
-    return unfold(torch.matmul(a2, b2))

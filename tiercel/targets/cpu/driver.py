@@ -23,7 +23,7 @@ from llvmlite import ir
 
 from tiercel.targets.cpu import norms
 from tiercel.targets.cpu.emit import F64, I64, PTR, Function, Val
-from tiercel.targets.cpu.params import LINE, OFFSET
+from tiercel.targets.cpu.params import LINE, OFFSET, TARGET, TERM
 from tiercel.targets.cpu.sync import barrier
 
 
@@ -165,6 +165,42 @@ def _packed(f: Function, p: Fields, parts: Parts, jc: Val, pc: Val, r: Val, pane
     return p.address("packed_b") + step + index * (p.k_pad * (parts.nr * parts.size))
 
 
+class Record:
+    """Record ``index`` of an array of terms or targets: named words, see ``params.py``."""
+
+    def __init__(self, f: Function, array: Val, index: Val | int, names: tuple[str, ...]) -> None:
+        self._f, self._names = f, names
+        self._at = array + f.i64(index) * (8 * len(names))
+
+    def _load(self, name: str, ty: ir.Type) -> Val:
+        return self._f.load(self._at + 8 * self._names.index(name), ty, 8)
+
+    def __getattr__(self, name: str) -> Val:
+        return self._load(name, I64)
+
+    def pointer(self, name: str) -> Val:
+        return self._load(name, PTR)
+
+    def number(self, name: str) -> Val:
+        return self._load(name, F64)
+
+
+class Pair:
+    """Arguments of ``combine`` for first + coef · second, on the stack."""
+
+    def __init__(self, f: Function, parts: Parts) -> None:
+        self._f, self._parts = f, parts
+        self.pointers, self.coefs = f.stack(PTR, 2), f.stack(parts.element, 2)
+
+    def fill(self, first: Val, second: Val, coef: Val) -> None:
+        f, size = self._f, self._parts.size
+        f.store(first, self.pointers, 8)
+        f.store(second, self.pointers + 8, 8)
+        f.store(f.const(self._parts.element, 1.0), self.coefs, size)
+        narrow = f.cast(coef, self._parts.element, "fptrunc") if size == 4 else coef
+        f.store(narrow, self.coefs + size, size)
+
+
 def _emit_pack_b(module: ir.Module, parts: Parts) -> Function:
     """One task of packing: ``pack_panels`` panels of every summed block of B, kc of K deep.
 
@@ -182,12 +218,14 @@ def _emit_pack_b(module: ir.Module, parts: Parts) -> Function:
     count = (width // nr - panel0).min(p.pack_panels)
     depth = (p.K - pc * p.kc).min(p.kc)
     height = sub_block(f, depth, p.k, parts.chunk)
-    base = p.address("b") + pc * (p.kc * p.b_rs) + jc * (p.nc * p.b_cs)
+    at_row, at_col = pc * p.kc, jc * p.nc
     with f.either(p.plain.ne(0)) as (plain, summed):
         with plain:  # one block, one product: straight into the packed buffer
+            term = Record(f, p.address("b"), 0, TERM)
+            at = term.pointer("at") + at_row * p.b_rs + (at_col + panel0 * nr) * p.b_cs
             f.call(
                 parts.load_panels, _packed(f, p, parts, jc, pc, f.i64(0), panel0),
-                p.k_pad * (nr * size), base + panel0 * (p.b_cs * nr), p.b_rs, p.b_cs,
+                p.k_pad * (nr * size), at, p.b_rs, p.b_cs,
                 depth, (cols - panel0 * nr).min(count * nr), height, count,
             )  # fmt: skip
         with summed:
@@ -195,6 +233,8 @@ def _emit_pack_b(module: ir.Module, parts: Parts) -> Function:
             sums = stage + p.planes * p.k * p.n * p.b_block_bytes
             blocks = p.planes * p.k * p.n
             sums_bytes = p.pack_panels * (nr * size)
+            spare = sums + blocks * sums_bytes
+            pair = Pair(f, parts)
             with f.loop(0, blocks * p.pack_panels * nr) as i:
                 f.store(f.const(parts.element, 0.0), sums + i.i * size, size)
             with f.loop(0, height, p.slice) as at:
@@ -204,19 +244,31 @@ def _emit_pack_b(module: ir.Module, parts: Parts) -> Function:
                     plane, rest = block.i // (p.k * p.n), block.i % (p.k * p.n)
                     bk, bn = rest // p.n, rest % p.n
                     row0, col0 = bk * height + at.i, bn * width + panel0 * nr
-                    rows = (depth - row0).min((height - at.i).min(rows_pad)).max(0)
-                    wide = (cols - col0).min((width - panel0 * nr).min(count * nr)).max(0)
                     to = stage + block.i * p.b_block_bytes
-                    f.call(
-                        parts.load_panels, to, panel_bytes,
-                        base + plane * p.b_plane + row0 * p.b_rs + col0 * p.b_cs,
-                        p.b_rs, p.b_cs, rows, wide, rows_pad, count,
-                    )  # fmt: skip
-                    with f.when(p.guard.ne(0)), f.loop(0, count) as g:
+                    row, col = at_row + row0, at_col + col0
+                    with f.loop(0, p.b_terms) as t:
+                        term = Record(f, p.address("b"), t.i, TERM)
+                        into = f.select(t.i.eq(0), to, spare)
+                        inside = (depth - row0).min(height - at.i).min(rows_pad)
+                        rows = (term.rows - row).min(inside).max(0)
+                        inside = (cols - col0).min((width - panel0 * nr).min(count * nr))
+                        wide = (term.cols - col).min(inside).max(0)
                         f.call(
-                            parts.columns, to + g.i * panel_bytes, rows_pad,
-                            sums + block.i * sums_bytes + g.i * (nr * size),
+                            parts.load_panels, into, panel_bytes,
+                            term.pointer("at") + plane * p.b_plane + row * p.b_rs + col * p.b_cs,
+                            p.b_rs, p.b_cs, rows, wide, rows_pad, count,
                         )  # fmt: skip
+                        with f.when(p.guard.ne(0)), f.loop(0, count) as g:
+                            f.call(
+                                parts.columns, into + g.i * panel_bytes, rows_pad,
+                                sums + block.i * sums_bytes + g.i * (nr * size),
+                            )  # fmt: skip
+                        with f.when(t.i > 0):
+                            pair.fill(to, spare, term.number("coef"))
+                            f.call(
+                                parts.combine, to, count * panel_bytes, 2,
+                                pair.pointers, pair.coefs, 0,
+                            )  # fmt: skip
                 sources, coefs = _table(f, p, private, "b"), p.address("b_coef")
                 with f.loop(0, p.products) as r:
                     first, terms = _sum_range(f, p, "b", r.i)
@@ -288,26 +340,36 @@ def _emit_task(module: ir.Module, parts: Parts, safe: Function, store: Function)
     panel0 = js * p.task_panels
     panels = (width // nr - panel0).min(p.task_panels)
     stage, pack = private + p.at_stage_a, private + p.at_pack_a
+    spare = stage + p.planes * p.m * p.k * p.a_block_bytes
+    pair = Pair(f, parts)
     stats = f.stack(parts.element, 8)
     _reset_stats(f, stats, parts)
     gave_up = p.address("sync") + LINE
     with f.loop(0, f.ceil_div(p.K, p.kc)) as pc, f.when(f.load_atomic(gave_up).eq(0)):
         depth = (p.K - pc.i * p.kc).min(p.kc)
         deep = sub_block(f, depth, p.k, parts.chunk)
-        base = p.address("a") + ic * (p.mc * p.a_rs) + pc.i * (p.kc * p.a_cs)
         with f.loop(0, p.planes * p.m * p.k) as block:
             plane, rest = block.i // (p.m * p.k), block.i % (p.m * p.k)
             row0, col0 = rest // p.k * height, rest % p.k * deep
-            tall = (rows - row0).min(height).max(0)
-            long = (depth - col0).min(deep).max(0)
             to = stage + block.i * p.a_block_bytes
-            f.call(
-                parts.load_tiles, to,
-                base + plane * p.a_plane + row0 * p.a_rs + col0 * p.a_cs,
-                p.a_rs, p.a_cs, tall, long, height, deep,
-            )  # fmt: skip
-            with f.when(p.guard.ne(0) & (long > 0)):
-                f.call(parts.rows, to, deep, tall, stats)
+            row, col = ic * p.mc + row0, pc.i * p.kc + col0
+            with f.loop(0, p.a_terms) as t:
+                term = Record(f, p.address("a"), t.i, TERM)
+                into = f.select(t.i.eq(0), to, spare)
+                tall = (term.rows - row).min((rows - row0).min(height)).max(0)
+                long = (term.cols - col).min((depth - col0).min(deep)).max(0)
+                f.call(
+                    parts.load_tiles, into,
+                    term.pointer("at") + plane * p.a_plane + row * p.a_rs + col * p.a_cs,
+                    p.a_rs, p.a_cs, tall, long, height, deep,
+                )  # fmt: skip
+                with f.when(p.guard.ne(0) & (long > 0)):
+                    f.call(parts.rows, into, deep, tall, stats)
+                with f.when(t.i > 0):
+                    pair.fill(to, spare, term.number("coef"))
+                    f.call(
+                        parts.combine, to, height * deep * size, 2, pair.pointers, pair.coefs, 0
+                    )
         with f.when(p.guard.ne(0)), f.when(f.call(safe, params, stats).eq(0)):
             f.exchange(gave_up, 1)
         first_flags = f.select(pc.i.eq(0), p.c_first, p.c_never)
@@ -350,19 +412,21 @@ def _emit_store(module: ir.Module, parts: Parts) -> Function:
         bm, bn = rest // p.n, rest % p.n
         with f.loop(0, tiles) as it, f.loop(0, panels) as jt:
             row0, col0 = bm * height + it.i * mr, bn * width + (panel0 + jt.i) * nr
-            tall = (rows - row0).min(mr)
-            wide = (cols - col0).min(nr)
             row, col = ic * p.mc + row0, jc * p.nc + col0
             tile = scratch + block.i * p.c_block_bytes
             tile = tile + (jt.i * tiles + it.i) * (mr * nr * size)
-            with f.when((tall > 0) & (wide > 0)):
-                bias = p.bias
-                bias = f.select(bias.eq(0), bias, bias + col * size)
-                f.call(
-                    parts.store_tile, tile,
-                    p.address("c") + plane * p.c_plane + row * p.c_rs + col * p.c_cs,
-                    p.c_rs, p.c_cs, tall, wide, f.pointer(bias),
-                    p.accumulate, p.last,
-                )  # fmt: skip
+            with f.loop(0, p.c_targets) as t:
+                target = Record(f, p.address("c"), t.i, TARGET)
+                tall = (target.rows - row).min(rows - row0).min(mr)
+                wide = (target.cols - col).min(cols - col0).min(nr)
+                bias = target.bias
+                here = bias + plane * p.bias_plane + col * size
+                with f.when((tall > 0) & (wide > 0)):
+                    f.call(
+                        parts.store_tile, tile,
+                        target.pointer("at") + plane * p.c_plane + row * p.c_rs + col * p.c_cs,
+                        p.c_rs, p.c_cs, tall, wide, target.number("coef"), target.accumulate,
+                        f.select(bias.eq(0), bias, here), target.activate,
+                    )  # fmt: skip
     f.ret()
     return f

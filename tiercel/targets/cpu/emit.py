@@ -236,6 +236,7 @@ class Function:
         with self.b.goto_block(self._entry):
             slot = self.b.alloca(ty, count)
             slot.align = align
+            slot.type = PTR  # llvmlite gives stack slots the older, typed pointer
         return Val(self, slot)
 
     # -- memory ------------------------------------------------------------------------------

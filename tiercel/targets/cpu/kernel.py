@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from tiercel.lower.blocking import ceil_div
 from tiercel.lower.program import Program
 from tiercel.lower.recipe import Recipe
+from tiercel.lower.steps import Step, View, steps, sub_problem
 from tiercel.targets.cpu import params, workspace
 from tiercel.targets.cpu.compile import Library, library
 from tiercel.targets.cpu.packed import Packed
@@ -37,51 +37,48 @@ def execute(
     """
     prepared = prepare(recipe)
     block = Block.from_buffer_copy(prepared.template)
-    _operand(block, "a", a)
-    _operand(block, "c", c)
-    if bias is not None:
-        bias = _padded_bias(recipe, bias)
-        _set(block, bias=bias.ctypes.data)
+    rows_of_bias = None if bias is None else _padded_bias(recipe, bias)
+    _strides(block, "a", a)
+    _strides(block, "c", c)
+    if isinstance(b, np.ndarray):
+        _strides(block, "b", b)
     with ExitStack() as stack:
         threads = team(recipe.threads, stack)
         own = 0 if isinstance(b, Packed) else recipe.blocking.packed
         lend(stack, block, prepared, own, threads)
-        for index, (k0, span) in enumerate(passes(recipe)):
-            _set(block, K=span, accumulate=int(k0 > 0), last=int(k0 + span == recipe.K))
-            _set(block, a=a.ctypes.data + k0 * a.strides[1])
+        for index, step in enumerate(steps(recipe)):
+            targets = _targets(c, step, rows_of_bias)
+            a_terms = _terms(a, step.a)
+            _set(block, K=step.K, a=ctypes.addressof(a_terms), a_terms=len(step.a))
+            _set(block, c=ctypes.addressof(targets), c_targets=len(step.c))
             if isinstance(b, Packed):
                 _set(block, **b.fields(index))
             else:
-                _operand(block, "b", b)
-                _set(block, b=b.ctypes.data + k0 * b.strides[0])
+                b_terms = _terms(b, step.b)
+                _set(block, b=ctypes.addressof(b_terms), b_terms=len(step.b))
             if launch(block, prepared, threads):
                 return False
     return True
 
 
 def pack(recipe: Recipe, b: np.ndarray) -> Packed:
-    """Pack and sum all of ``b`` (K, N) for every later product of this recipe's K, N and program."""
-    nothing = replace(recipe, M=0)
-    prepared = prepare(nothing)
+    """Pack and sum all of ``b`` (K, N), once, for every later product of the recipe's K, N and
+    programs."""
+    prepared = prepare(recipe)
     block = Block.from_buffer_copy(prepared.template)
     packed = Packed.empty(recipe)
+    _set(block, M=0)  # no rows of A: the driver packs B and has nothing else to do
+    _strides(block, "b", b)
     with ExitStack() as stack:
         threads = team(recipe.threads, stack)
         lend(stack, block, prepared, 0, threads)
-        _operand(block, "b", b)
-        for index, (k0, span) in enumerate(passes(recipe)):
-            _set(block, K=span, b=b.ctypes.data + k0 * b.strides[0])
+        for index, step in enumerate(steps(recipe)):
+            b_terms = _terms(b, step.b)
+            _set(block, K=step.K, b=ctypes.addressof(b_terms), b_terms=len(step.b))
             _set(block, packed_b=packed.address(index), packed_step=recipe.blocking.packed)
             launch(block, prepared, threads)
             packed.merge_scales(block[INDEX["stats_b"]], threads)
     return packed
-
-
-def passes(recipe: Recipe) -> Iterator[tuple[int, int]]:
-    """(start, length) of each pass over K."""
-    span = recipe.blocking.k_span
-    for k0 in range(0, recipe.K, span):
-        yield k0, min(span, recipe.K - k0)
 
 
 def team(threads: int, stack: ExitStack) -> int:
@@ -126,6 +123,7 @@ def prepare(recipe: Recipe) -> Prepared:
     """Compiled code and the constant part of the parameter block."""
     blocking, program = recipe.blocking, recipe.program
     tables = program_tables(program, recipe.compute)
+    M, N, _ = sub_problem(recipe)
     block = Block()
     names = ("mc", "nc", "kc", "k_pad", "panels", "task_panels", "pack_panels", "slice")
     _set(block, **{name: getattr(blocking, name) for name in names})
@@ -133,14 +131,15 @@ def prepare(recipe: Recipe) -> Prepared:
     _set(block, **{name: getattr(blocking, name) for name in offsets})
     _set(
         block,
-        M=recipe.M,
-        N=recipe.N,
+        M=M,
+        N=N,
         planes=program.planes,
         m=program.m,
         k=program.k,
         n=program.n,
         products=len(program.products),
-        plain=int(program.plain),
+        plain=int(program.plain and recipe.outer is None),
+        bias_plane=(recipe.N + BIAS_PAD) * np.dtype(recipe.compute).itemsize,
         private_bytes=blocking.private,
         a_block_bytes=blocking.a_block,
         b_block_bytes=blocking.b_block,
@@ -150,8 +149,8 @@ def prepare(recipe: Recipe) -> Prepared:
     )
     if recipe.guard is not None:
         _set(block, limit=_bits(recipe.guard.limit), headroom=_bits(recipe.guard.headroom))
-    steps = ceil_div(recipe.N, blocking.nc)
-    sync_bytes = (2 + recipe.threads + 2 * steps) * params.LINE
+    column_steps = ceil_div(N, blocking.nc)
+    sync_bytes = (2 + recipe.threads + 2 * column_steps) * params.LINE
     kernels = library(recipe.compute, recipe.storage, recipe.storage, recipe.activation)
     return Prepared(kernels, bytes(block), sync_bytes, blocking.private, tables)
 
@@ -183,26 +182,48 @@ def _set(block: ctypes.Array, **fields: int) -> None:
         block[INDEX[name]] = value
 
 
-def _operand(block: ctypes.Array, name: str, x: np.ndarray) -> None:
-    """Address and strides in bytes. A complex matrix is two planes, half an item apart."""
+def _strides(block: ctypes.Array, name: str, x: np.ndarray) -> None:
+    """Strides in bytes. A complex matrix is two planes, half an item apart."""
     rs, cs = x.strides
     # A stride is never used along a dimension of length 1, where NumPy may report anything; the
     # kernels choose their path by it, so say "contiguous".
-    _set(
-        block,
-        **{
-            name: x.ctypes.data,
-            f"{name}_rs": rs,
-            f"{name}_cs": cs if x.shape[1] > 1 else x.itemsize,
-            f"{name}_plane": x.itemsize // 2,
-        },
-    )
+    cs = cs if x.shape[1] > 1 else x.itemsize
+    _set(block, **{f"{name}_rs": rs, f"{name}_cs": cs, f"{name}_plane": x.itemsize // 2})
+
+
+def _address(x: np.ndarray, view: View) -> int:
+    return x.ctypes.data + view.row * x.strides[0] + view.col * x.strides[1]
+
+
+def _terms(x: np.ndarray, views: tuple[View, ...]) -> ctypes.Array:
+    """The records ``params.TERM`` of an operand."""
+    words = [w for v in views for w in (_address(x, v), _bits(v.coef), v.rows, v.cols)]
+    return (ctypes.c_int64 * len(words))(*words)
+
+
+def _targets(c: np.ndarray, step: Step, bias: np.ndarray | None) -> ctypes.Array:
+    """The records ``params.TARGET`` of a step."""
+    words: list[int] = []
+    for target in step.c:
+        view = target.view
+        words += (_address(c, view), _bits(view.coef), view.rows, view.cols)
+        column = 0
+        if bias is not None and target.last:
+            column = bias.ctypes.data + view.col * bias.itemsize
+        words += (int(not target.first), column, int(target.last))
+    return (ctypes.c_int64 * len(words))(*words)
+
+
+#: Elements that the last vector of a bias may read past its end.
+BIAS_PAD = 64
 
 
 def _padded_bias(recipe: Recipe, bias: np.ndarray) -> np.ndarray:
-    """Bias in the compute dtype, with room for the last vector to read past the end."""
-    padded = np.zeros(recipe.N + 64, recipe.compute)
-    padded[: recipe.N] = bias
+    """Bias in the compute dtype: one row per plane, with room to read past the end."""
+    padded = np.zeros((recipe.program.planes, recipe.N + BIAS_PAD), recipe.compute)
+    padded[0, : recipe.N] = bias.real
+    if recipe.program.planes == 2:
+        padded[1, : recipe.N] = bias.imag
     return padded
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from llvmlite import ir
 
 from tiercel.targets.cpu import combine, driver, load, microkernel, norms, peak, store, sync
-from tiercel.targets.cpu.emit import I64, PTR, Function
+from tiercel.targets.cpu.emit import F64, I64, PTR, Function
 from tiercel.targets.cpu.isa import ELEMENT_BYTES, Isa
 from tiercel.targets.cpu.storage import COMPUTE, STORAGE
 
@@ -41,7 +41,7 @@ def build(isa: Isa, part: str, *options: str) -> ir.Module:
                 load_tiles=_external(module, "load_tiles", [PTR, PTR, *[I64] * 6]),
                 load_panels=_external(module, "load_panels", [PTR, I64, PTR, *[I64] * 6]),
                 store_tile=_external(
-                    module, "store_tile", [PTR, PTR, *[I64] * 4, PTR, I64, I64]
+                    module, "store_tile", [PTR, PTR, *[I64] * 4, F64, I64, I64, I64]
                 ),
                 element=element,
                 size=size,

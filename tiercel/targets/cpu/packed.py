@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tiercel.lower.recipe import Recipe
+from tiercel.lower.steps import steps
 from tiercel.targets.cpu import norms, params
 
 ALIGN = 4096
@@ -17,7 +18,7 @@ ALIGN = 4096
 class Packed:
     """B packed for all products that share its K, N, program and blocking, whatever their M.
 
-    ``memory`` holds one region of ``pass_bytes`` per pass over K; ``scales`` the guard's
+    ``memory`` holds one region of ``pass_bytes`` per step (see ``lower/steps.py``); ``scales`` the guard's
     statistics over all of B (least, most and total 1-norm of a column within a block).
     """
 
@@ -29,13 +30,14 @@ class Packed:
     @classmethod
     def empty(cls, recipe: Recipe) -> Packed:
         blocking = recipe.blocking
-        count = -(-recipe.K // blocking.k_span)
-        raw = np.empty(blocking.packed_all + ALIGN, np.uint8)
+        count = len(steps(recipe))
+        nbytes = count * blocking.packed_pass
+        raw = np.empty(nbytes + ALIGN, np.uint8)
         start = -raw.ctypes.data % ALIGN
-        memory = raw[start : start + blocking.packed_all]
+        memory = raw[start : start + nbytes]
         scales = np.zeros(8, recipe.compute)
         scales[norms.LEAST] = np.inf
-        return cls(recipe, memory, scales, blocking.packed_all // count)
+        return cls(recipe, memory, scales, blocking.packed_pass)
 
     @property
     def nbytes(self) -> int:
@@ -43,11 +45,11 @@ class Packed:
         return self.memory.nbytes + self.scales.nbytes
 
     def address(self, index: int) -> int:
-        """Address of the region of pass ``index`` over K."""
+        """Address of the region of step ``index``."""
         return self.memory.ctypes.data + index * self.pass_bytes
 
     def fields(self, index: int) -> dict[str, int]:
-        """Parameter-block fields that make the driver use this operand in pass ``index``."""
+        """Parameter-block fields that make the driver use this operand in step ``index``."""
         return {
             "packed_b": self.address(index),
             "packed_step": self.recipe.blocking.packed,

@@ -8,10 +8,9 @@ from __future__ import annotations
 FIELDS = (
     # problem: sizes in elements, strides in bytes; plane = imaginary part of complex operands
     "M", "N", "K",
-    "a", "a_rs", "a_cs", "a_plane",
-    "b", "b_rs", "b_cs", "b_plane",
-    "c", "c_rs", "c_cs", "c_plane",
-    "bias", "accumulate", "last",
+    "a", "a_terms", "a_rs", "a_cs", "a_plane",
+    "b", "b_terms", "b_rs", "b_cs", "b_plane",
+    "c", "c_targets", "c_rs", "c_cs", "c_plane", "bias_plane",
     # program: grid, and per operand the sums of each product (compressed rows: start, block, coef)
     "planes", "m", "k", "n", "products", "plain",
     "a_start", "a_block", "a_coef",
@@ -26,6 +25,10 @@ FIELDS = (
     # threads and guard
     "threads", "sync", "tickets", "guard", "limit", "headroom", "stats_b", "stats_count",
 )  # fmt: skip
+
+#: Words of a record: a, b and c point to arrays of these. Coefficients are float64 bits.
+TERM = ("at", "coef", "rows", "cols")
+TARGET = ("at", "coef", "rows", "cols", "accumulate", "bias", "activate")
 
 OFFSET = {name: 8 * i for i, name in enumerate(FIELDS)}
 LINE = 64  # bytes between words that different threads write

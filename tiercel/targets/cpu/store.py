@@ -1,8 +1,8 @@
 """Write-back: finished tiles from scratch into the user's C, through the epilogue, once.
 
 Every element of C is computed completely in scratch (over all products and all of K) and then
-passes here: + what C already holds (only when K was split), + bias, activation, conversion to the
-output dtype, store with any strides.
+passes here: + what C already holds (when there are several steps), + bias, activation, conversion to
+the output dtype, store with any strides.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from llvmlite import ir
 
 from tiercel.targets.cpu import activations
-from tiercel.targets.cpu.emit import I64, PTR, Function, Val, vec
+from tiercel.targets.cpu.emit import F64, I64, PTR, Function, Val, vec
 from tiercel.targets.cpu.storage import Storage
 
 
@@ -24,64 +24,71 @@ def emit(
     lanes: int,
     activation: str | None,
 ) -> Function:
-    """Emit ``store_tile(tile, c, rs, cs, rows, cols, bias, accumulate, last)``.
+    """Emit ``store_tile(tile, c, rs, cs, rows, cols, coef, accumulate, bias, activate)``.
 
-    Strides of ``c`` in bytes. ``bias``: pointer to nr elements of the compute dtype, or null.
-    ``accumulate``: add to C instead of overwriting it. ``last``: bias and activation apply.
+    Strides of ``c`` in bytes. ``coef`` (float64) times the tile goes to C, or (``accumulate``) is
+    added to it. ``bias``: address of nr elements of the compute dtype, or 0. ``activate``: the
+    activation applies (this is the last time that C is touched).
     """
     names = ["rs", "cs", "rows", "cols"]
     args = {"tile": PTR, "c": PTR} | dict.fromkeys(names, I64)
-    args |= {"bias": PTR, "accumulate": I64, "last": I64}
+    args |= {"coef": F64, "accumulate": I64, "bias": I64, "activate": I64}
     f = Function(module, "store_tile", args, export=True)
-    tile, c, rs, cs, rows, cols, bias, accumulate, last = f.args()
-    step = lanes * size
-    vtype, vectors = vec(element, lanes), nr // lanes
+    tile, c, rs, cs, rows, cols, coef, accumulate, bias, activate = f.args()
+    step, vectors = lanes * size, nr // lanes
+    vtype, row_bytes = vec(element, lanes), nr * size
+    factor = f.splat(coef if size == 8 else f.cast(coef, element, "fptrunc"), lanes)
+    edge = f.stack(element, mr * nr)  # tiles at the edge of C, or of a strided C, pass through it
 
-    def each_vector(body) -> None:
-        with f.loop(0, rows) as i:
-            for v in range(vectors):
-                body(i.i, v, tile + i.i * (nr * size) + v * step)
+    def finished(x: Val, i: Val, v: int, old: Val | None) -> None:
+        """One vector of the result: row i, vector v; to C (a whole tile) or to ``edge``."""
+        x = x * factor if old is None else f.fma(x, factor, old)
+        at = to_c(i, v) if whole_tile else edge + i * row_bytes + v * step
+        with f.either(bias.ne(0)) as (biased, unbiased):
+            with biased:
+                column = f.load(f.pointer(bias) + v * step, vtype, size)
+                write(x + column, at)
+            with unbiased:
+                write(x, at)
 
-    contiguous = cs.eq(storage.size) & cols.eq(nr)
+    def write(x: Val, at: Val) -> None:
+        to_memory = storage.narrow if whole_tile else (lambda _, y: y)
+        if activation is None:
+            f.store(to_memory(f, x), at)
+            return
+        with f.either(activate.ne(0)) as (now, later):
+            with now:
+                f.store(to_memory(f, activations.emit(f, activation, x)), at)
+            with later:
+                f.store(to_memory(f, x), at)
 
     def to_c(i: Val, v: int) -> Val:
         return c + i * rs + v * lanes * storage.size
 
-    def old_vector(i: Val, v: int) -> Val:
-        return storage.widen(f, f.load(to_c(i, v), vec(storage.memory, lanes)), element)
+    def each_vector(old) -> None:
+        with f.loop(0, rows) as i:
+            for v in range(vectors):
+                x = f.load(tile + i.i * row_bytes + v * step, vtype, step)
+                finished(x, i.i, v, old(i.i, v))
 
-    with f.when(accumulate.ne(0)), f.either(contiguous) as (whole, part):
-        with whole:
-            each_vector(
-                lambda i, v, at: f.store(f.load(at, vtype, step) + old_vector(i, v), at, step)
-            )
-        with part, f.loop(0, rows) as i, f.loop(0, cols) as j:
-            at = tile + i.i * (nr * size) + j.i * size
-            old = storage.widen(f, f.load(c + i.i * rs + j.i * cs, storage.memory), element)
-            f.store(f.load(at, element, size) + old, at, size)
-
-    with f.when(last.ne(0)):
-        has_bias = Val(f, f.b.icmp_unsigned("!=", bias.v, ir.Constant(PTR, None)))
-        with f.when(has_bias):
-            each_vector(
-                lambda i, v, at: f.store(
-                    f.load(at, vtype, step) + f.load(bias + v * step, vtype, size), at, step
-                )
-            )
-        if activation is not None:
-            each_vector(
-                lambda i, v, at: f.store(
-                    activations.emit(f, activation, f.load(at, vtype, step)), at, step
-                )
-            )
-
-    with f.either(contiguous) as (whole, part):
-        with whole:
-            each_vector(
-                lambda i, v, at: f.store(storage.narrow(f, f.load(at, vtype, step)), to_c(i, v))
-            )
-        with part, f.loop(0, rows) as i, f.loop(0, cols) as j:
-            x = f.load(tile + i.i * (nr * size) + j.i * size, element, size)
-            f.store(storage.narrow(f, x), c + i.i * rs + j.i * cs)
+    with f.either(cs.eq(storage.size) & cols.eq(nr)) as (whole, part):
+        with whole, f.either(accumulate.ne(0)) as (add, overwrite):
+            whole_tile = True
+            with add:
+                memory = vec(storage.memory, lanes)
+                each_vector(lambda i, v: storage.widen(f, f.load(to_c(i, v), memory), element))
+            with overwrite:
+                each_vector(lambda i, v: None)
+        with part:
+            whole_tile = False
+            with f.loop(0, rows) as i, f.loop(0, nr) as j:
+                f.store(f.const(element, 0.0), edge + i.i * row_bytes + j.i * size, size)
+            with f.when(accumulate.ne(0)), f.loop(0, rows) as i, f.loop(0, cols) as j:
+                old = storage.widen(f, f.load(c + i.i * rs + j.i * cs, storage.memory), element)
+                f.store(old, edge + i.i * row_bytes + j.i * size, size)
+            each_vector(lambda i, v: f.load(edge + i * row_bytes + v * step, vtype, step))
+            with f.loop(0, rows) as i, f.loop(0, cols) as j:
+                x = f.load(edge + i.i * row_bytes + j.i * size, element, size)
+                f.store(storage.narrow(f, x), c + i.i * rs + j.i * cs)
     f.ret()
     return f

@@ -1,0 +1,154 @@
+"""A patched model differs in speed only."""
+
+import copy
+import io
+import pickle
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+import tiercel
+from tiercel.errors import TiercelTypeError
+
+
+@pytest.fixture
+def model() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4, bias=False))
+
+
+def test_layers_run_here_and_unpatch_ends_it(model, kernel_runs):
+    x = torch.randn(2, 3, 8)
+    expected, before = model(x), [dict(vars(layer)) for layer in model]
+    report = tiercel.patch(model)
+    torch.testing.assert_close(model(x), expected)
+    assert kernel_runs == [(6, 16, 8), (6, 4, 16)]
+    assert report.patched == 2
+    tiercel.unpatch(model)
+    model(x)
+    assert len(kernel_runs) == 2
+    assert [dict(vars(layer)) for layer in model] == before
+
+
+def test_a_linear_layer_by_itself(kernel_runs):
+    layer = nn.Linear(4, 4)
+    patched = tiercel.patch(layer) or layer
+    assert patched is layer
+    assert type(layer) is nn.Linear
+    layer(input=torch.ones(2, 4))
+    assert kernel_runs
+
+
+def test_as_a_context(model, kernel_runs):
+    with tiercel.patch(model) as report:
+        model(torch.ones(1, 8))
+    model(torch.ones(1, 8))
+    assert len(kernel_runs) == report.patched == 2
+
+
+def test_report_says_what_was_left_alone_and_why(model):
+    class Own(nn.Linear):
+        pass
+
+    replaced = nn.Linear(2, 2)
+    replaced.forward = lambda input: input
+    model.extend([Own(4, 4), nn.Linear(4, 4, device="meta"), replaced, nn.Linear(4, 2)])
+    report = tiercel.patch(model, filter=lambda name, layer: name != "6")
+    head, columns, *rows = str(report).splitlines()
+    assert head == "2 of 6 linear layers patched"
+    assert columns.split()[0] == "layer"
+    decisions = [layer.decision for layer in report.layers]
+    assert len(rows) == len(decisions)
+    assert decisions[:2] == ["patched", "patched"]
+    for decision, word in zip(decisions[2:], ("Own", "meta", "replaced", "filter"), strict=True):
+        assert decision.startswith("left alone")
+        assert word in decision
+
+
+def test_dry_run_changes_nothing(model):
+    report = tiercel.patch(model, dry_run=True, pack_weights=True)
+    assert str(report).startswith("2 of 2 linear layers would be patched")
+    assert "forward" not in vars(model[0])
+
+
+def test_state_is_what_it_was(model):
+    plain = copy.deepcopy(model)
+    tiercel.patch(model)
+    assert list(model.state_dict()) == list(plain.state_dict())
+    model.load_state_dict(plain.state_dict(), strict=True)
+    plain.load_state_dict(model.state_dict(), strict=True)
+    assert [name for name, _ in model.named_modules()] == ["", "0", "1", "2"]
+
+
+def test_copies_use_their_own_weights(model, kernel_runs):
+    tiercel.patch(model)
+    x = torch.randn(2, 8)
+    copied = copy.deepcopy(model)
+    assert torch.equal(copied(x), model(x))
+    assert len(kernel_runs) == 4
+    with torch.no_grad():
+        copied[0].weight.zero_()
+    assert not torch.equal(copied(x), model(x))
+    tiercel.unpatch(copied)
+    assert "forward" in vars(model[0])
+    assert "forward" not in vars(copied[0])
+
+
+def test_a_pickle_is_an_ordinary_model(model, kernel_runs):
+    tiercel.patch(model)
+    x = torch.randn(2, 8)
+    expected, stored = model(x), io.BytesIO()
+    torch.save(model, stored)
+    assert b"tiercel" not in stored.getvalue()
+    loaded = pickle.loads(pickle.dumps(model))
+    torch.testing.assert_close(loaded(x), expected)
+    assert len(kernel_runs) == 2
+    assert tiercel.patch(loaded).patched == 2
+    loaded(x)
+    assert len(kernel_runs) == 4
+
+
+def test_hooks_run_and_may_bring_the_weight(model, kernel_runs):
+    layer, x = model[0], torch.randn(2, 8)
+    full = layer.weight.detach().clone()
+    tiercel.patch(model)
+    layer.weight.data = torch.empty(0)
+    layer.register_forward_pre_hook(lambda m, a: setattr(m.weight, "data", full.clone()))
+    layer.register_forward_hook(lambda m, a, y: setattr(m.weight, "data", torch.empty(0)))
+    with torch.no_grad():
+        for _ in range(2):
+            torch.testing.assert_close(layer(x), x @ full.t() + layer.bias)
+
+
+def test_training_follows_the_weights(model, kernel_runs):
+    plain, x = copy.deepcopy(model), torch.randn(32, 8)
+    tiercel.patch(model, pack_weights=True)
+    for net in (model, plain):
+        optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+        for _ in range(5):
+            optimizer.zero_grad()
+            net(x).square().mean().backward()
+            optimizer.step()
+    torch.testing.assert_close(model.state_dict(), plain.state_dict())
+    assert len(kernel_runs) >= 5 * 5
+
+
+def test_patching_twice_takes_the_new_options(model):
+    tiercel.patch(model)
+    tiercel.patch(model, accuracy="classical")
+    assert model[0].forward.options.accuracy == "classical"
+    tiercel.unpatch(model)
+    assert "forward" not in vars(model[0])
+
+
+def test_only_modules_can_be_patched():
+    for function in (tiercel.patch, tiercel.unpatch):
+        with pytest.raises(TiercelTypeError, match="list"):
+            function([])
+
+
+def test_importing_tiercel_does_not_import_torch():
+    program = "import sys, tiercel; tiercel.patch; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from tiercel.lower.blocking import Blocking, Target, blocking
+from tiercel.lower.blocking import Blocking, Target, blocking, ceil_div
 from tiercel.lower.program import Program, lower
 from tiercel.planner.machine import Machine
 from tiercel.planner.problem import Problem
 from tiercel.schemes import Scheme, get
 
-#: Schemes the planner considers by itself, cheapest to execute for their saving.
-CONSIDERED = ("strassen", "strassen2")
+#: Schemes the planner considers by itself, most accurate first.
+CONSIDERED = ("strassen", "strassen2", "strassen3")
+
+#: Ways to run a scheme of several levels: (levels around the five loops, levels inside them). Inside
+#: costs memory for packed sums, around costs passes over A, B and C. Others run inside.
+SPLITS = {
+    "strassen2": ((None, "strassen2"), ("strassen", "strassen")),
+    "strassen3": (("strassen", "strassen2"),),
+}
 
 #: Most extra memory by default: what the operands take, between these bounds.
 LEAST_WORKSPACE, MOST_WORKSPACE = 64 << 20, 384 << 20
@@ -25,48 +33,78 @@ def workspace_cap(problem: Problem) -> int:
     return min(MOST_WORKSPACE, max(LEAST_WORKSPACE, problem.operand_bytes))
 
 
+@dataclass(frozen=True)
+class Algorithm:
+    """A named algorithm, its scheme (None: classical) and the ways to run it (outer, inner)."""
+
+    name: str
+    scheme: Scheme | None
+    ways: tuple[tuple[Program | None, Program], ...]
+
+
 @lru_cache(maxsize=64)
-def schemes_for(scheme: str | Scheme | None) -> tuple[tuple[str, Scheme | None], ...]:
-    """(name, scheme) of the own kernels to consider; None is the classical product."""
+def algorithms(scheme: str | Scheme | None, is_complex: bool) -> tuple[Algorithm, ...]:
+    """The own kernels to consider: all, or the one that was asked for."""
     if scheme is None:
-        return (("classical", None), *((name, get(name)) for name in CONSIDERED))
+        names: tuple[str | Scheme, ...] = ("classical", *CONSIDERED)
+    else:
+        names = (scheme,)
+    return tuple(_algorithm(name, is_complex) for name in names)
+
+
+def _algorithm(scheme: str | Scheme, is_complex: bool) -> Algorithm:
     if isinstance(scheme, Scheme):
-        return ((scheme.name or "scheme", scheme),)
-    return ((scheme, None if scheme == "classical" else get(scheme)),)
+        return Algorithm(scheme.name or "scheme", scheme, ((None, _inner(scheme, is_complex)),))
+    if scheme == "classical":
+        return Algorithm(scheme, None, ((None, _inner(None, is_complex)),))
+    ways = tuple(
+        (outer and lower(get(outer)), _inner(get(inner), is_complex))
+        for outer, inner in SPLITS.get(scheme, ((None, scheme),))
+    )
+    return Algorithm(scheme, get(scheme), ways)
+
+
+def _inner(scheme: Scheme | None, is_complex: bool) -> Program:
+    return lower(scheme, is_complex=is_complex)
 
 
 def blockings(
-    problem: Problem, machine: Machine, program: Program
+    problem: Problem, machine: Machine, outer: Program | None, program: Program
 ) -> Iterator[Blocking]:
-    """Block sizes worth pricing for one program, from fastest expected to smallest memory."""
+    """Block sizes worth pricing for one way to run an algorithm."""
     tile = machine.tiles[problem.compute]
-    by_row = problem.layout_b == "row"
+    M, N, K = problem.M, problem.N, problem.K
+    if outer is not None:
+        M, N, K = ceil_div(M, outer.m), ceil_div(N, outer.n), ceil_div(K, outer.k)
+    by_row, sums = problem.layout_b == "row", outer is not None
     seen = set()
     for target in _targets(program, machine, tile.size, problem):
-        made = blocking(
-            problem.M, problem.N, problem.K, program, tile, target, by_row=by_row
-        )
-        if made not in seen:
-            seen.add(made)
+        made = blocking(M, N, K, program, tile, target, by_row=by_row, sums=sums)
+        key = replace(made, target=_ANY)
+        if key not in seen:
+            seen.add(key)
             yield made
+
+
+_ANY = Target(0, 0, 0, 0, 0)
+EVERYTHING = 1 << 40
 
 
 def _targets(
     program: Program, machine: Machine, size: int, problem: Problem
 ) -> Iterator[Target]:
-    """Sub-block sizes in bytes of cache: a packed block of A stays in half of L2."""
-    half_l2 = machine.l2 // 2 // size
-    everything = 1 << 40
-    depths = (512, 256) if size == 4 else (256, 128)
-    for depth in depths:
-        rows = max(48, half_l2 // depth // 6 * 6)
-        if program.plain:
-            rows *= 2  # read once per panel, straight from L3: no sum to keep warm
-        for cols in (4096, 1024, 512, 256, 128):
-            for span in (everything, 4096, 2048, 1024):
-                for split in (1, 2, 4) if problem.threads > 1 else (1,):
-                    for fewer_rows in (1, 2) if problem.threads > 1 else (1,):
-                        yield Target(rows // fewer_rows, depth, cols, cols // split, span)
+    """Sub-block sizes: a packed block of A stays in part of L2.
 
-
-__all__ = ["blockings", "lower", "schemes_for", "workspace_cap"]
+    256 deep: the deepest that keeps two levels' error under 4 × NumPy's (384: 5 ×).
+    """
+    depth = 256
+    rows = max(48, machine.l2 // 4 // (depth * size) // 6 * 6)
+    if program.plain:
+        rows *= 4  # read once per panel, straight from L3: there is no sum to keep warm
+    spans = (EVERYTHING, 4096, 2048, 1024) if problem.storage == problem.compute else (EVERYTHING,)
+    many = problem.threads > 1
+    for cols in (1024, 512, 256, 128) if not program.plain else (4096, 1024):
+        for span in spans:
+            for split in (1, 2, 4) if many else (1,):
+                for fewer_rows in (1, 2) if many else (1,):
+                    yield Target(rows // fewer_rows // 6 * 6, depth, cols, cols // split, span)

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 from tiercel.errors import TiercelRuntimeError, TiercelValueError
 from tiercel.lower.blocking import Blocking, ceil_div
-from tiercel.lower.program import Program, lower
+from tiercel.lower.program import Program
 from tiercel.lower.recipe import Recipe
 from tiercel.planner import accuracy
-from tiercel.planner.candidates import blockings, schemes_for, workspace_cap
+from tiercel.planner.candidates import Algorithm, algorithms, blockings, workspace_cap
 from tiercel.planner.cost import kernel_seconds, vendor_seconds
 from tiercel.planner.machine import Machine
 from tiercel.planner.plan import Candidate, Plan
 from tiercel.planner.problem import Problem
 from tiercel.schemes import Scheme
 
-#: An own kernel replaces NumPy's only for a predicted gain of this much, and a scheme replaces the
-#: own classical kernel likewise: predictions are good to a few percent.
-MARGIN = 1.02
+#: A candidate replaces a more accurate one only for a predicted gain of this much: predictions are
+#: good to a few percent, and NumPy's own product needs no reason.
+MARGIN, CLASSICAL_MARGIN = 1.02, 1.05
+
+#: Shortest segment of K that a scheme sums over: with fewer elements the 1-norms of ordinary data
+#: scatter so much that the run-time guard (``accuracy.SCALE_LIMIT``) would refuse them.
+SHORTEST_SEGMENT = 48
 
 
 def make_plan(problem: Problem, machine: Machine) -> Plan:
@@ -36,61 +43,90 @@ def make_plan(problem: Problem, machine: Machine) -> Plan:
             )
         return Plan(problem, machine, (vendor,), vendor)
     own = [
-        _candidate(problem, machine, name, scheme) for name, scheme in schemes_for(problem.scheme)
+        _candidate(problem, machine, algorithm)
+        for algorithm in algorithms(problem.scheme, problem.is_complex)
     ]
     if problem.scheme is not None:
         chosen = own[0]
-        if chosen.rejected:
+        if chosen.rejected and not chosen.rejected.startswith("K "):
             raise TiercelValueError(f"scheme={problem.scheme!r}: {chosen.rejected}")
         if not problem.must_use and vendor.seconds * MARGIN < chosen.seconds:
             chosen = vendor
         return Plan(problem, machine, (vendor, *own), chosen)
     best = vendor
     for candidate in own:
-        if not candidate.rejected and candidate.seconds * MARGIN < best.seconds:
+        margin = CLASSICAL_MARGIN if candidate.algorithm == "classical" else MARGIN
+        if not candidate.rejected and candidate.seconds * margin < best.seconds:
             best = candidate
     return Plan(problem, machine, (vendor, *own), best)
 
 
-def _candidate(problem: Problem, machine: Machine, name: str, scheme: Scheme | None) -> Candidate:
+def _candidate(problem: Problem, machine: Machine, algorithm: Algorithm) -> Candidate:
     """The best-priced way to run one algorithm, or why it may not run."""
-    program = lower(scheme, is_complex=problem.is_complex)
-    growth = accuracy.growth(scheme, problem.is_complex)
+    growth = accuracy.growth(algorithm.scheme, problem.is_complex)
     cap = workspace_cap(problem)
     priced = [
-        (kernel_seconds(problem, machine, program, b), _memory(problem, b), b)
-        for b in blockings(problem, machine, program)
+        Priced(
+            kernel_seconds(problem, machine, outer, inner, b),
+            _memory(problem, outer, b),
+            outer,
+            inner,
+            b,
+        )
+        for outer, inner in algorithm.ways
+        for b in blockings(problem, machine, outer, inner)
+        if not (outer and problem.storage != problem.compute)  # C is not a place to add up halves
     ]
-    fitting = [p for p in priced if p[1] <= cap]
-    seconds, memory, block = min(fitting or priced, key=lambda p: (p[0], p[1]))
-    rejected = ""
+    if not priced:
+        return Candidate(
+            algorithm.name, math.inf, 0, growth, rejected=f"no kernel for {problem.dtype}"
+        )
+    fitting = [p for p in priced if p.memory <= cap]
+    best = min(fitting or priced, key=lambda p: (p.seconds, p.memory))
+    memory, rejected = best.memory, ""
     if growth > (limit := accuracy.bound(problem.accuracy)) + 1e-9:
         rejected = f"error growth {growth:.1f} over the allowed {limit:g}"
+    elif algorithm.scheme and problem.K < SHORTEST_SEGMENT * algorithm.scheme.k:
+        rejected = f"K {problem.K} is too short to judge the scales of {algorithm.scheme.k} segments"
     elif not fitting:
-        memory = min(p[1] for p in priced)
+        memory = min(p.memory for p in priced)
         rejected = f"needs {memory / 2**20:.1f} MiB, allowed {cap / 2**20:.1f}"
-    recipe = _recipe(problem, program, scheme, block)
-    return Candidate(name, seconds, memory, growth, recipe, rejected)
+    recipe = _recipe(problem, algorithm.scheme, best)
+    return Candidate(algorithm.name, best.seconds, memory, growth, recipe, rejected)
 
 
-def _memory(problem: Problem, block: Blocking) -> int:
-    packed = block.packed_all if problem.static_b else block.packed
+class Priced(NamedTuple):
+    """One way and block size of an algorithm, with its predicted time and memory."""
+
+    seconds: float
+    memory: int
+    outer: Program | None
+    inner: Program
+    blocking: Blocking
+
+
+def _memory(problem: Problem, outer: Program | None, block: Blocking) -> int:
+    packed = block.packed
+    if problem.static_b:
+        K = ceil_div(problem.K, outer.k) if outer else problem.K
+        steps = ceil_div(K, block.k_span) * (len(outer.products) if outer else 1)
+        packed = block.packed_pass * steps
     return packed + problem.threads * block.private
 
 
-def _recipe(
-    problem: Problem, program: Program, scheme: Scheme | None, block: Blocking
-) -> Recipe:
-    segments = ceil_div(problem.K, block.kc) * program.k
+def _recipe(problem: Problem, scheme: Scheme | None, best: Priced) -> Recipe:
+    inner, block = best.inner, best.blocking
+    segments = ceil_div(problem.K, block.kc) * inner.k
     return Recipe(
         M=problem.M,
         N=problem.N,
         K=problem.K,
-        program=program,
+        program=inner,
         blocking=block,
         compute=problem.compute,
         storage=problem.storage,
         activation=problem.epilogue,
         threads=problem.threads,
         guard=accuracy.guard(scheme, problem.is_complex, problem.compute, segments),
+        outer=best.outer,
     )

@@ -1,19 +1,21 @@
 """Predicted time of a candidate: one page of formulas.
 
-Stages of the classical and the scheme kernels (sizes in elements of the compute dtype, s bytes):
+Stages of the own kernels (sizes in elements of the compute dtype, s bytes). An outer program of R'
+products runs R' steps of M × N × K sub-problems, whose operands are sums of t_A, t_B views on
+average and whose result goes to t_C views; without one, R' = t = 1. Within a step:
 
     multiply   R · tiles · (2·mr·nr·k / (peak·kernel) + tile + update·(terms_C/R − 1))
     sums of A  column steps · (terms_A + R) · MK/(mk) · s / sum_a      none for the plain product
     sums of B  (terms_B + R) · KN/(kn) · s / sum_b                     none when B is packed
-    stage      (column steps · MK + KN) · s / stage                    KN: none when B is packed
-    store      (2·passes − 1) · MN · s / store
+    stage      (column steps · t_A · MK + t_B · KN) · s / stage        KN: none when B is packed
+    store      (2 · t_C · passes − first) · MN · s / store             a view touched first: 1 less
 
 Threads share tasks; the slowest thread decides: ⌈tasks / threads⌉ tasks instead of tasks / threads.
 """
 
 from __future__ import annotations
 
-from tiercel.lower.blocking import Blocking, ceil_div
+from tiercel.lower.blocking import Blocking, Tile, ceil_div
 from tiercel.lower.program import Program
 from tiercel.planner.machine import Machine, Rates
 from tiercel.planner.problem import Problem
@@ -42,52 +44,65 @@ def vendor_seconds(problem: Problem, machine: Machine) -> float:
 
 
 def kernel_seconds(
-    problem: Problem, machine: Machine, program: Program, blocking: Blocking
+    problem: Problem,
+    machine: Machine,
+    outer: Program | None,
+    program: Program,
+    blocking: Blocking,
 ) -> float:
-    """tiercel's own kernel with ``program`` and ``blocking``."""
+    """tiercel's own kernel: ``program`` inside the five loops, ``outer`` around them."""
     rates, tile = machine.rates[problem.compute], machine.tiles[problem.compute]
     M, N, K = problem.M, problem.N, problem.K
+    t_a = t_b = t_c = repeats = 1.0
+    first = 1.0
+    if outer is not None:
+        M, N, K = ceil_div(M, outer.m), ceil_div(N, outer.n), ceil_div(K, outer.k)
+        repeats = len(outer.products)
+        t_a, t_b, t_c = (outer.terms(operand) / repeats for operand in "abc")
+        first = outer.m * outer.n / repeats
     m, k, n, planes = program.m, program.k, program.n, program.planes
-    products = len(program.products)
+    products, size = len(program.products), tile.size
     row_steps, col_steps = ceil_div(M, blocking.mc), ceil_div(N, blocking.nc)
     task_splits = ceil_div(blocking.panels, blocking.task_panels)
     passes = ceil_div(K, blocking.k_span)
-
-    multiply = products * _tile_seconds(problem, program, blocking, rates, tile, passes)
     a_reads = col_steps * task_splits
-    sum_a = stage = 0.0
-    size, a_size, b_size = tile.size, planes * M * K, planes * K * N
-    if not program.plain:
-        moved = (program.terms("a") + products) / (planes * m * k)
-        sum_a = a_reads * moved * a_size * size / rates.sum_a
-    stage = a_reads * a_size * size / rates.stage
-    pack = 0.0
-    if not problem.static_b:
-        pack = b_size * size / rates.stage
-        if not program.plain:
-            moved = (program.terms("b") + products) / (planes * k * n)
-            pack += moved * b_size * size / rates.sum_b
-    store = (2 * passes - 1) * planes * M * N * size / rates.store
-    seconds = multiply + (sum_a + stage + store) * 1e-9
-    seconds += 0 if problem.static_b else pack * 1e-9
+    a_bytes, b_bytes, c_bytes = (planes * x * size for x in (M * K, K * N, M * N))
+
+    tasks = products * _tile_seconds(M, N, K, program, blocking, rates, tile, passes) * 1e9
+    tasks += a_reads * t_a * a_bytes / rates.stage
+    tasks += (2 * t_c * passes - first) * c_bytes / rates.store
+    pack = t_b * b_bytes / rates.stage
+    if not (program.plain and outer is None):
+        moved = (program.terms("a") + products) / (planes * m * k) + 3 * (t_a - 1)
+        tasks += a_reads * moved * a_bytes / rates.sum_a
+        moved = (program.terms("b") + products) / (planes * k * n) + 3 * (t_b - 1)
+        pack += moved * b_bytes / rates.sum_b
+    if problem.static_b:
+        pack = 0.0
     if problem.threads == 1:
-        return CALL + seconds
-    tasks = row_steps * task_splits
-    shares = ceil_div(tasks, problem.threads) / tasks * problem.threads
+        return CALL + repeats * (tasks + pack) * 1e-9
+    count = row_steps * task_splits
+    uneven = ceil_div(count, problem.threads) / count * problem.threads
     speedup = 1 + (rates.scaling - 1) * (problem.threads - 1) / max(1, machine.cores - 1)
     barriers = 2 * passes * col_steps * 2e-6
-    return CALL + WAKE + barriers + (multiply + (sum_a + stage + store) * 1e-9) * (
-        shares / speedup
-    ) + pack * 1e-9 / speedup
+    step = barriers + (tasks * uneven + pack) * 1e-9 / speedup
+    return CALL + WAKE + repeats * step
 
 
 def _tile_seconds(
-    problem: Problem, program: Program, blocking: Blocking, rates: Rates, tile, passes: int
+    M: int,
+    N: int,
+    K: int,
+    program: Program,
+    blocking: Blocking,
+    rates: Rates,
+    tile: Tile,
+    passes: int,
 ) -> float:
-    """Time of all register tiles of one product over the whole problem."""
-    tiles_m = _covered(problem.M, blocking.mc, program.m, tile.mr)
-    tiles_n = _covered(problem.N, blocking.nc, program.n, tile.nr)
-    span = min(blocking.k_span, problem.K)
+    """Time of all register tiles of one product over a whole step."""
+    tiles_m = _covered(M, blocking.mc, program.m, tile.mr)
+    tiles_n = _covered(N, blocking.nc, program.n, tile.nr)
+    span = min(blocking.k_span, K)
     chunks = _covered(span, blocking.kc, program.k, tile.chunk) * passes
     depth_steps = ceil_div(span, blocking.kc) * passes
     flops = 2 * tile.mr * tile.nr * tile.chunk

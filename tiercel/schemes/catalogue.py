@@ -71,6 +71,7 @@ def _entries() -> dict[str, Entry]:
         "laderman": Entry((3, 3, 3), 23, _known("laderman")),
         "sparse-3x3x3": Entry((3, 3, 3), 23, _known("sparse_3x3x3")),
         "strassen2": Entry((4, 4, 4), 49, _square("strassen")),
+        "strassen3": Entry((8, 8, 8), 343, lambda: tensor(get("strassen"), get("strassen2"))),
         "winograd2": Entry((4, 4, 4), 49, _square("winograd")),
         "accurate2": Entry((4, 4, 4), 49, _square("accurate")),
         "strassen*laderman": Entry(

@@ -83,7 +83,7 @@ def imports_of(path: Path) -> Iterator[Import]:
 
 
 def layer(module: str) -> str:
-    """``tiercel.planner.cost`` → ``planner``; a name that the package itself exports → ``__init__``."""
+    """``tiercel.planner.cost`` → ``planner``; a name that the package exports → ``__init__``."""
     first = module.split(".")[1] if "." in module else "__init__"
     return first if first in MAY_IMPORT else "__init__"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import warnings
 from contextlib import nullcontext
 from dataclasses import replace
@@ -21,6 +20,7 @@ from tiercel.planner.choose import make_plan
 from tiercel.planner.machine import Machine, Rates
 from tiercel.planner.plan import Plan
 from tiercel.planner.problem import Problem
+from tiercel.targets import vendor
 
 if TYPE_CHECKING:
     from tiercel.targets.cpu.packed import Packed
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tiercel")
 
 #: Version of what is measured: a change makes stored profiles obsolete.
-PROFILE = 4
+PROFILE = 7
 
 
 @lru_cache(maxsize=4096)
@@ -48,8 +48,15 @@ def execute(
     recipe = plan.chosen.recipe
     assert recipe is not None, "a plan for NumPy has nothing to execute"
     if not isinstance(b, np.ndarray):
-        recipe = _for_packed(b.recipe, plan.problem)
-    return kernel.execute(recipe, a, b, out, bias)
+        return kernel.execute(_for_packed(b.recipe, plan.problem), a, b, out, bias)
+    if plan.chosen.fringe == 0:
+        return kernel.execute(recipe, a, b, out, bias)
+    N = recipe.N
+    whole, rest = (None, None) if bias is None else (bias[:N], bias[N:])
+    if not kernel.execute(recipe, a, b[:, :N], out[:, :N], whole):
+        return False
+    vendor.matmul(a, b[:, N:], out[:, N:], epilogue=recipe.activation, bias=rest)
+    return True
 
 
 def pack(plan: Plan, b: np.ndarray) -> Packed:
@@ -66,38 +73,39 @@ def _for_packed(packed: Recipe, problem: Problem) -> Recipe:
     tile = machine().tiles[packed.compute]
     target = packed.blocking.target
     M, N, K = sub_problem(replace(packed, M=problem.M))
-    block = blocking(M, N, K, packed.program, tile, target, sums=packed.outer is not None)
+    views = packed.outer.widest("b") if packed.outer else 0
+    block = blocking(M, N, K, packed.program, tile, target, views=views)
     return replace(
         packed, M=problem.M, blocking=block, threads=problem.threads, activation=problem.epilogue
     )
 
 
-@cache
 def machine() -> Machine:
-    """This machine's profile, from the cache or measured now (about half a second)."""
+    """The profile of this machine, from the cache or measured now (about a second, once)."""
     try:
-        from tiercel.targets.cpu.isa import host, machine_name
+        from tiercel.targets.cpu.threads import allowed
 
-        isa = host()
+        return _machine(allowed())
     except (ImportError, LookupError) as reason:
         return _unavailable(str(reason))
-    fingerprint = hashlib.sha256(
-        repr((PROFILE, machine_name(), isa, _cores(), np.__version__)).encode()
-    ).hexdigest()[:16]
-    return profiles.cached(fingerprint, lambda: _measure(fingerprint))
 
 
-def _cores() -> int:
-    from tiercel.targets.cpu.threads import cores
+@lru_cache(maxsize=64)
+def _machine(cores: int) -> Machine:
+    """The profile for a process that may use ``cores`` cores."""
+    from tiercel.targets.cpu.isa import host, machine_name
 
-    return cores()
+    isa = host()
+    facts = repr((PROFILE, machine_name(), isa, cores, np.__version__))
+    fingerprint = hashlib.sha256(facts.encode()).hexdigest()[:16]
+    return profiles.cached(fingerprint, lambda: _measure(fingerprint, cores))
 
 
-def _measure(fingerprint: str) -> Machine:
+def _measure(fingerprint: str, cores: int) -> Machine:
     from tiercel.targets.cpu import isa as isa_module
     from tiercel.targets.cpu import measure
 
-    isa, cores = isa_module.host(), _cores()
+    isa = isa_module.host()
     log.info("measuring this machine for the planner, once")
     rates = {dtype: _rates(dtype, cores, isa.lanes(dtype)) for dtype in ("float32", "float64")}
     return Machine(
@@ -124,6 +132,8 @@ def _rates(dtype: str, cores: int, lanes: int) -> Rates:
     # Own kernels first: the threads of NumPy's BLAS go on spinning for a while after a product.
     own = measure.own_gflops(dtype, 1)
     own_all = measure.own_gflops(dtype, cores) if cores > 1 else own
+    memory = measure.pack_gbs(dtype, 1) if cores > 1 else 1.0
+    memory_all = measure.pack_gbs(dtype, cores) if cores > 1 else 1.0
     with _blas_limit(1):
         vendor = measure.vendor_gflops(dtype, square, square, square)
         skinny = [
@@ -132,6 +142,8 @@ def _rates(dtype: str, cores: int, lanes: int) -> Rates:
         ]
     with _blas_limit(cores):
         vendor_all = measure.vendor_gflops(dtype, square, square, square) if cores > 1 else vendor
+    # Less than this says that the machine was busy just now, not that it is slow.
+    least = cores**0.75
     return Rates(
         peak=peak,
         kernel=KERNEL_SHARE,
@@ -143,15 +155,16 @@ def _rates(dtype: str, cores: int, lanes: int) -> Rates:
         store=STORE_BYTES * cycles_per_ns,
         vendor=vendor,
         half=tuple(max(0.0, short * (vendor / rate - 1)) for rate in skinny),  # type: ignore[arg-type]
-        vendor_all_cores=max(vendor, vendor_all),
-        scaling=max(1.0, own_all / own),
+        vendor_all_cores=max(vendor * least, vendor_all),
+        scaling=max(least, own_all / own),
+        memory_scaling=max(1.0, memory_all / memory),
     )
 
 
 #: The kernels in machine cycles (AVX2, Zen 3): share of peak in deep tiles, cycles a register tile
 #: costs beside its multiplications and that one more destination adds, bytes a cycle of each stage.
 KERNEL_SHARE, TILE_CYCLES, UPDATE_CYCLES = 0.97, 45.0, 36.0
-SUM_BYTES, STAGE_BYTES, STORE_BYTES = 13.0, 2.8, 2.2
+SUM_BYTES, STAGE_BYTES, STORE_BYTES = 15.0, 3.3, 2.4
 
 
 def _blas_limit(threads: int) -> Any:
@@ -164,7 +177,7 @@ def _blas_limit(threads: int) -> Any:
 
 def _nothing_measured(reason: str = "") -> Machine:
     """A machine without kernels of ours; its rates are only there to be printed."""
-    rates = Rates(1, 1, 0, 0, 1, 1, 1, 1, 1, (0, 0, 0), 1, 1)
+    rates = Rates(1, 1, 0, 0, 1, 1, 1, 1, 1, (0, 0, 0), 1, 1, 1)
     return Machine(
         name="", isa="", cores=1, l1=0, l2=0, l3=0, tiles={},
         rates={"float32": rates, "float64": rates}, fingerprint="", measured=False,
@@ -172,6 +185,7 @@ def _nothing_measured(reason: str = "") -> Machine:
     )  # fmt: skip
 
 
+@cache
 def _unavailable(reason: str) -> Machine:
     warnings.warn(f"tiercel uses NumPy's product: {reason}", RuntimeWarning, stacklevel=2)
     return _nothing_measured(reason)
@@ -187,5 +201,5 @@ def release_workspace() -> None:
 def forget() -> None:
     """Forget plans and the machine profile (after a change of environment; for tests)."""
     plan_for.cache_clear()
-    machine.cache_clear()
-    os.environ.get("TIERCEL_ISA")
+    _machine.cache_clear()
+    _unavailable.cache_clear()

@@ -42,3 +42,9 @@ def test_a_failure_is_answered_and_survived():
     failed, fine = converse({"do": "go"}, {"do": "release"})
     assert "prepare comes before go" in failed["failed"]
     assert fine == {}
+
+
+def test_peak_of_every_dtype_is_measured():
+    for dtype in ("float32", "complex128"):
+        (answer,) = converse({"do": "peak", "dtype": dtype})
+        assert answer["gflops"] > 1

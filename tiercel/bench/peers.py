@@ -144,7 +144,7 @@ class Tiercel:
     def bind(self, case: Case, operands: Operands) -> Callable[[], object]:
         matmul = self.tiercel.matmul
         a, b, out = operands.a, operands.b, operands.out
-        second = self.tiercel.pack(b) if case.static_b else b
+        second = self.tiercel.pack(b, rows=case.m, threads=case.threads) if case.static_b else b
         options = matmul_options(case)
         return lambda: matmul(a, second, out=out, **options)
 

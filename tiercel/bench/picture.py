@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from tiercel.bench.optional import require
@@ -89,9 +90,14 @@ def panels_of(cases: Sequence[CaseResult]) -> dict[PanelKey, list[CaseResult]]:
     return panels
 
 
+#: Characters in a line of the caption.
+CAPTION_COLUMNS = 90
+
+
 def caption(results: Results) -> str:
     """The machine, the libraries and the date: what a reader needs to place the figures."""
     versions = "; ".join(f"{name} {version}" for name, version in results.libraries.items())
+    versions = "\n".join(wrap(versions, CAPTION_COLUMNS))
     machine = results.machine
     head = f"{machine.get('cpu', 'unknown CPU')}, {machine.get('cores', '?')} cores usable"
     return f"{head}, {results.date[:10]}. Medians of interleaved rounds.\n{versions}"

@@ -6,6 +6,7 @@ Pure arithmetic, so that the planner can price a candidate without touching a co
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 
 from tiercel.lower.program import Program
 
@@ -13,10 +14,12 @@ PAGE = 4096
 
 
 def ceil_div(x: int, y: int) -> int:
+    """⌈x / y⌉."""
     return -(-x // y)
 
 
 def round_up(x: int, multiple: int) -> int:
+    """The next multiple of ``multiple`` from x on."""
     return ceil_div(x, multiple) * multiple
 
 
@@ -100,12 +103,13 @@ def blocking(
     target: Target,
     *,
     by_row: bool = True,
-    sums: bool = False,
+    views: int = 0,
 ) -> Blocking:
     """Block sizes near ``target`` for C (M, N) = A (M, K) · B (K, N).
 
-    ``by_row``: B is row-major, so several panels are packed at a time (long reads). ``sums``: the
-    operands are sums of views (``steps.py``), which takes one spare staged block of each.
+    ``by_row``: B is row-major, so several panels are packed at a time (long reads). ``views``: most
+    views of B that a step of the outer level sums (``steps.py``), 0 without one. An outer level
+    takes a spare staged block of each operand, and statistics of the scales of each view of B.
     """
     m, k, n, planes, size = program.m, program.k, program.n, program.planes, tile.size
     k_span = _even(K, 1, target.k_span, 1)
@@ -120,21 +124,24 @@ def blocking(
     a_block = round_up(height * depth * size, 64)
     b_block = pack_panels * rows * tile.nr * size
     c_block = height * task_panels * tile.nr * size
-    summed, spare = int(sums or not program.plain), int(sums)
-    at, offsets = 0, []
-    for nbytes in (
+    summed, spare = int(views > 0 or not program.plain), int(views > 0)
+    scales = max(1, views) * pack_panels * tile.nr * size
+    buffers = (
         (planes * m * k + spare) * a_block,
         summed * a_block,
         planes * m * n * c_block,
-        summed * planes * k * n * (b_block + pack_panels * tile.nr * size) + spare * b_block,
+        summed * planes * k * n * (b_block + scales) + spare * b_block,
         8 * sum(program.terms(x) for x in "abc"),
-    ):
-        offsets.append(at)
-        at += round_up(nbytes, PAGE)
+    )
+    at_stage_a, at_pack_a, at_scratch, at_stage_b, at_tables, private = accumulate(
+        (round_up(nbytes, PAGE) for nbytes in buffers), initial=0
+    )
     step = ceil_div(k_span, kc) * len(program.products) * panels * depth * tile.nr * size
     return Blocking(
         mc, nc, kc, k_span, depth, panels, task_panels, pack_panels, rows,
-        a_block, b_block, c_block, *offsets, at, step, ceil_div(N, nc) * step, target,
+        a_block, b_block, c_block,
+        at_stage_a, at_pack_a, at_scratch, at_stage_b, at_tables, private,
+        step, ceil_div(N, nc) * step, target,
     )  # fmt: skip
 
 

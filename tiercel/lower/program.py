@@ -1,16 +1,16 @@
 """Scheme → program: what to multiply, add and keep, block by block.
 
 A :class:`Program` is target-neutral. Its blocks are those of the scheme's grid (row-major); for
-complex operands each block exists twice, as a real and an imaginary *plane*. Every product sums some
-blocks of A, sums some blocks of B, multiplies, and adds multiples of the result to some blocks of C.
-The first product that touches a block of C overwrites it: C is never cleared.
+complex operands each block exists twice, as a real and an imaginary *plane*. Every product sums
+some blocks of A, sums some blocks of B, multiplies, and adds multiples of the result to some blocks
+of C. The first product that touches a block of C overwrites it: C is never cleared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache, reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,7 +31,7 @@ class Product:
     first: tuple[bool, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # compared by identity: ``lower`` makes each one once
 class Program:
     """Products over an m × k × n grid of blocks in 1 (real) or 2 (complex) planes.
 
@@ -50,9 +50,17 @@ class Program:
         """True for the classical product: one block, no additions."""
         return (self.m, self.k, self.n, self.planes) == (1, 1, 1, 1)
 
+    @cached_property
+    def _lengths(self) -> dict[str, list[int]]:
+        return {x: [len(getattr(p, x)) for p in self.products] for x in "abc"}
+
     def terms(self, operand: str) -> int:
         """Number of block terms of operand ``"a"``, ``"b"`` or ``"c"`` over all products."""
-        return sum(len(getattr(p, operand)) for p in self.products)
+        return sum(self._lengths[operand])
+
+    def widest(self, operand: str) -> int:
+        """Most block terms of operand ``"a"``, ``"b"`` or ``"c"`` in one product."""
+        return max(self._lengths[operand])
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {len(self.products)} products, grid {self.m}×{self.k}×{self.n}"]
@@ -144,10 +152,11 @@ def run(program: Program, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     def scaled(coef: float, x: np.ndarray) -> np.ndarray:
         return (int(coef) if exact else x.dtype.type(coef)) * x
 
+    def summed(blocks: list[np.ndarray], terms: tuple[Term, ...]) -> np.ndarray:
+        return reduce(np.add, (scaled(coef, blocks[i]) for i, coef in terms))
+
     for p in program.products:
-        product = sum(scaled(c, a_blocks[i]) for i, c in p.a) @ sum(
-            scaled(c, b_blocks[i]) for i, c in p.b
-        )
+        product = summed(a_blocks, p.a) @ summed(b_blocks, p.b)
         for (block, coef), first in zip(p.c, p.first, strict=True):
             term = scaled(coef, product)
             c_blocks[block] = term if first else c_blocks[block] + term
@@ -155,7 +164,7 @@ def run(program: Program, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _split(x: np.ndarray, rows: int, cols: int, planes: int) -> list[np.ndarray]:
-    parts = [x.real, x.imag] if planes == 2 else [x]
+    parts = [np.real(x), np.imag(x)] if planes == 2 else [x]
     return [
         block
         for part in parts

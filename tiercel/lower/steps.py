@@ -53,8 +53,7 @@ def sub_problem(recipe: Recipe) -> tuple[int, int, int]:
     outer = recipe.outer
     if outer is None:
         return recipe.M, recipe.N, recipe.K
-    sizes = ((recipe.M, outer.m), (recipe.N, outer.n), (recipe.K, outer.k))
-    return tuple(ceil_div(size, parts) for size, parts in sizes)  # type: ignore[return-value]
+    return ceil_div(recipe.M, outer.m), ceil_div(recipe.N, outer.n), ceil_div(recipe.K, outer.k)
 
 
 @lru_cache(maxsize=4096)
@@ -101,8 +100,7 @@ def _view(
     rows: tuple[int, int] | None = None,
     cols: tuple[int, int] | None = None,
 ) -> View:
-    """Block ``term`` of a matrix, or a range (start, length) of its rows or columns, cut at the
-    matrix's edge."""
+    """Block ``term``, or a range (start, length) of its rows or columns, cut at the edge."""
     index, coef = term
     row, col = index // grid_cols * block[0], index % grid_cols * block[1]
     (row_skip, tall), (col_skip, wide) = rows or (0, block[0]), cols or (0, block[1])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 
-from tiercel.lower.blocking import Blocking, Target, blocking, ceil_div
+from tiercel.lower.blocking import Blocking, Target, Tile, blocking, ceil_div
 from tiercel.lower.program import Program, lower
 from tiercel.planner.machine import Machine
 from tiercel.planner.problem import Problem
@@ -15,8 +16,8 @@ from tiercel.schemes import Scheme, get
 #: Schemes the planner considers by itself, most accurate first.
 CONSIDERED = ("strassen", "strassen2", "strassen3")
 
-#: Ways to run a scheme of several levels: (levels around the five loops, levels inside them). Inside
-#: costs memory for packed sums, around costs passes over A, B and C. Others run inside.
+#: Ways to run a scheme of several levels: (levels around the five loops, levels inside them).
+#: Inside costs memory for packed sums, around costs passes over A, B and C. Others run inside.
 SPLITS = {
     "strassen2": ((None, "strassen2"), ("strassen", "strassen")),
     "strassen3": (("strassen", "strassen2"),),
@@ -25,11 +26,16 @@ SPLITS = {
 #: Most extra memory by default: what the operands take, between these bounds.
 LEAST_WORKSPACE, MOST_WORKSPACE = 64 << 20, 384 << 20
 
+#: A packed operand takes at most this many times the bytes of the plain one (three levels: 5.4).
+PACKED_GROWTH = 6
+
 
 def workspace_cap(problem: Problem) -> int:
     """Bytes of extra memory a plan may use."""
     if problem.workspace is not None:
         return problem.workspace
+    if problem.static_b:  # packed on request, its size is stated and stays
+        return PACKED_GROWTH * problem.itemsize * problem.K * problem.N + MOST_WORKSPACE
     return min(MOST_WORKSPACE, max(LEAST_WORKSPACE, problem.operand_bytes))
 
 
@@ -76,35 +82,38 @@ def blockings(
     M, N, K = problem.M, problem.N, problem.K
     if outer is not None:
         M, N, K = ceil_div(M, outer.m), ceil_div(N, outer.n), ceil_div(K, outer.k)
-    by_row, sums = problem.layout_b == "row", outer is not None
+    by_row, views = problem.layout_b == "row", outer.widest("b") if outer else 0
+    cap = workspace_cap(problem)
+    many, crowd = problem.threads > 1, problem.threads > 4
+    divisions = (1, 2, 4, 8) if crowd else (1, 2) if many else (1,)
+    rows, depth = _rows(program, machine, tile), DEPTH
+    # A pass over part of K only where a pass over all of it needs too much memory. Half types
+    # cannot be added up in C: one pass.
+    spans = SPANS if problem.storage == problem.compute else SPANS[:1]
     seen = set()
-    for target in _targets(program, machine, tile.size, problem):
-        made = blocking(M, N, K, program, tile, target, by_row=by_row, sums=sums)
-        key = replace(made, target=_ANY)
-        if key not in seen:
-            seen.add(key)
-            yield made
-
-
-_ANY = Target(0, 0, 0, 0, 0)
-EVERYTHING = 1 << 40
-
-
-def _targets(
-    program: Program, machine: Machine, size: int, problem: Problem
-) -> Iterator[Target]:
-    """Sub-block sizes: a packed block of A stays in part of L2.
-
-    256 deep: the deepest that keeps two levels' error under 4 × NumPy's (384: 5 ×).
-    """
-    depth = 256
-    rows = max(48, machine.l2 // 4 // (depth * size) // 6 * 6)
-    if program.plain:
-        rows *= 4  # read once per panel, straight from L3: there is no sum to keep warm
-    spans = (EVERYTHING, 4096, 2048, 1024) if problem.storage == problem.compute else (EVERYTHING,)
-    many = problem.threads > 1
     for cols in (1024, 512, 256, 128) if not program.plain else (4096, 1024):
         for span in spans:
-            for split in (1, 2, 4) if many else (1,):
-                for fewer_rows in (1, 2) if many else (1,):
-                    yield Target(rows // fewer_rows // 6 * 6, depth, cols, cols // split, span)
+            packed = 0
+            for fewer, split in product(divisions, (*divisions, 4) if many else divisions):
+                target = Target(rows // fewer, depth, cols, cols // split, span)
+                made = blocking(M, N, K, program, tile, target, by_row=by_row, views=views)
+                packed = made.packed
+                key = (made.mc, made.nc, made.kc, made.k_span, made.task_panels)
+                if key not in seen:
+                    seen.add(key)
+                    yield made
+            if packed < cap // 2:
+                break
+
+
+EVERYTHING = 1 << 40
+SPANS = (EVERYTHING, 4096, 2048, 1024)
+
+#: Depth of a sub-block: the deepest that keeps two levels' error under 4 × NumPy's (384: 5 ×).
+DEPTH = 256
+
+
+def _rows(program: Program, machine: Machine, tile: Tile) -> int:
+    """Rows of a sub-block: a packed block of A takes a quarter of L2."""
+    rows = max(48, machine.l2 // 4 // (DEPTH * tile.size))
+    return 4 * rows if program.plain else rows  # plain: read from L3, there is no sum to keep warm

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 from tiercel.errors import TiercelRuntimeError, TiercelValueError
@@ -19,11 +20,11 @@ from tiercel.schemes import Scheme
 
 #: A candidate replaces a more accurate one only for a predicted gain of this much: predictions are
 #: good to a few percent, and NumPy's own product needs no reason.
-MARGIN, CLASSICAL_MARGIN = 1.02, 1.05
+MARGIN, CLASSICAL_MARGIN = 1.015, 1.05
 
 #: Shortest segment of K that a scheme sums over: with fewer elements the 1-norms of ordinary data
 #: scatter so much that the run-time guard (``accuracy.SCALE_LIMIT``) would refuse them.
-SHORTEST_SEGMENT = 48
+SHORTEST_SEGMENT = 64
 
 
 def make_plan(problem: Problem, machine: Machine) -> Plan:
@@ -61,8 +62,24 @@ def make_plan(problem: Problem, machine: Machine) -> Plan:
     return Plan(problem, machine, (vendor, *own), best)
 
 
+#: Columns beyond a multiple of the blocks are left to NumPy if they are at most this share of one:
+#: padding them would cost more than a thin product of their own.
+FRINGE = 0.3
+
+
+def _fringe(problem: Problem, machine: Machine, scheme: Scheme | None) -> int:
+    """Columns of C that are cut off before blocking: 4099 is 4096 + 3, not 33 blocks of 128."""
+    if scheme is None or problem.static_b:
+        return 0
+    block = scheme.n * machine.tiles[problem.compute].nr
+    rest = problem.N % block
+    return rest if 16 * block <= problem.N and rest <= FRINGE * block else 0
+
+
 def _candidate(problem: Problem, machine: Machine, algorithm: Algorithm) -> Candidate:
     """The best-priced way to run one algorithm, or why it may not run."""
+    fringe = _fringe(problem, machine, algorithm.scheme)
+    problem = replace(problem, N=problem.N - fringe)
     growth = accuracy.growth(algorithm.scheme, problem.is_complex)
     cap = workspace_cap(problem)
     priced = [
@@ -84,15 +101,19 @@ def _candidate(problem: Problem, machine: Machine, algorithm: Algorithm) -> Cand
     fitting = [p for p in priced if p.memory <= cap]
     best = min(fitting or priced, key=lambda p: (p.seconds, p.memory))
     memory, rejected = best.memory, ""
-    if growth > (limit := accuracy.bound(problem.accuracy)) + 1e-9:
+    limit = accuracy.bound(problem.accuracy)
+    if growth > limit + 1e-9:
         rejected = f"error growth {growth:.1f} over the allowed {limit:g}"
-    elif algorithm.scheme and problem.K < SHORTEST_SEGMENT * algorithm.scheme.k:
-        rejected = f"K {problem.K} is too short to judge the scales of {algorithm.scheme.k} segments"
+    elif algorithm.scheme and problem.K // algorithm.scheme.k < SHORTEST_SEGMENT:
+        rejected = (
+            f"K {problem.K} is too short to judge the scales of {algorithm.scheme.k} segments"
+        )
     elif not fitting:
         memory = min(p.memory for p in priced)
         rejected = f"needs {memory / 2**20:.1f} MiB, allowed {cap / 2**20:.1f}"
     recipe = _recipe(problem, algorithm.scheme, best)
-    return Candidate(algorithm.name, best.seconds, memory, growth, recipe, rejected)
+    thin = vendor_seconds(replace(problem, N=fringe), machine) if fringe else 0.0
+    return Candidate(algorithm.name, best.seconds + thin, memory, growth, recipe, rejected, fringe)
 
 
 class Priced(NamedTuple):

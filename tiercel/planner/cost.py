@@ -68,25 +68,31 @@ def kernel_seconds(
     a_reads = col_steps * task_splits
     a_bytes, b_bytes, c_bytes = (planes * x * size for x in (M * K, K * N, M * N))
 
-    tasks = products * _tile_seconds(M, N, K, program, blocking, rates, tile, passes) * 1e9
-    tasks += a_reads * t_a * a_bytes / rates.stage
-    tasks += (2 * t_c * passes - first) * c_bytes / rates.store
+    multiply = products * _tile_seconds(M, N, K, program, blocking, rates, tile, passes) * 1e9
+    move = a_reads * t_a * a_bytes / rates.stage
+    move += (2 * t_c * passes - first) * c_bytes / rates.store
     pack = t_b * b_bytes / rates.stage
     if not (program.plain and outer is None):
         moved = (program.terms("a") + products) / (planes * m * k) + 3 * (t_a - 1)
-        tasks += a_reads * moved * a_bytes / rates.sum_a
+        move += a_reads * moved * a_bytes / rates.sum_a
         moved = (program.terms("b") + products) / (planes * k * n) + 3 * (t_b - 1)
         pack += moved * b_bytes / rates.sum_b
     if problem.static_b:
         pack = 0.0
     if problem.threads == 1:
-        return CALL + repeats * (tasks + pack) * 1e-9
+        return CALL + repeats * (multiply + move + pack) * 1e-9
     count = row_steps * task_splits
     uneven = ceil_div(count, problem.threads) / count * problem.threads
-    speedup = 1 + (rates.scaling - 1) * (problem.threads - 1) / max(1, machine.cores - 1)
+    compute = _speedup(rates.scaling, problem, machine)
+    memory = _speedup(rates.memory_scaling, problem, machine)
     barriers = 2 * passes * col_steps * 2e-6
-    step = barriers + (tasks * uneven + pack) * 1e-9 / speedup
+    step = barriers + ((multiply / compute + move / memory) * uneven + pack / memory) * 1e-9
     return CALL + WAKE + repeats * step
+
+
+def _speedup(all_cores: float, problem: Problem, machine: Machine) -> float:
+    """Speed-up of the problem's threads, from that of all cores."""
+    return 1 + (all_cores - 1) * (problem.threads - 1) / max(1, machine.cores - 1)
 
 
 def _tile_seconds(

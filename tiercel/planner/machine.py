@@ -20,7 +20,8 @@ class Rates:
     operand sums; ``stage``, ``store``: GB/s of reading the operands and writing C.
     ``vendor``: GFLOP/s of NumPy's BLAS on large squares; ``half``: sizes (M, N, K) at which it
     reaches half of that along each dimension; ``vendor_all_cores``: with all cores.
-    ``scaling``: speed-up of tiercel's own kernel with all cores.
+    ``scaling``, ``memory_scaling``: speed-up of tiercel's multiplications, and of its packing, with
+    all cores.
     """
 
     peak: float
@@ -35,6 +36,7 @@ class Rates:
     half: tuple[float, float, float]
     vendor_all_cores: float
     scaling: float
+    memory_scaling: float
 
 
 @dataclass(frozen=True)

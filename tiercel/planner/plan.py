@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +17,8 @@ class Candidate:
 
     ``algorithm``: "vendor" (NumPy), "classical" (own kernel) or a scheme's name; ``seconds``:
     predicted; ``workspace``: extra bytes; ``growth``: predicted RMS error over the classical
-    product; ``rejected``: why it may not be chosen, empty if it may.
+    product; ``rejected``: why it may not be chosen, empty if it may; ``fringe``: last columns of C
+    that NumPy computes, because they do not fill a block.
     """
 
     algorithm: str
@@ -25,6 +27,7 @@ class Candidate:
     growth: float
     recipe: Recipe | None = None
     rejected: str = ""
+    fringe: int = 0
 
 
 @dataclass(frozen=True)
@@ -39,12 +42,13 @@ class Plan:
     def classical(self) -> Plan:
         """The plan for data that a scheme's guard refused: the best classical candidate."""
         safe = [c for c in self.candidates if c.algorithm in ("vendor", "classical")]
+        safe = [c for c in safe if c.growth == 1.0]  # a complex "classical" is Gauss's product
         safe = [c for c in safe if not c.rejected.startswith(("needs", "no kernel"))]
         best = min(safe, key=lambda c: c.seconds)
         return replace(self, chosen=best)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data: the problem, the choice, and all candidates."""
+        """Plain data: the problem, the choice, and all candidates (``None`` ms: no kernel)."""
         p = self.problem
         return {
             "M": p.M,
@@ -53,13 +57,13 @@ class Plan:
             "dtype": p.dtype,
             "threads": p.threads,
             "algorithm": self.chosen.algorithm,
-            "predicted_ms": self.chosen.seconds * 1e3,
+            "predicted_ms": _milliseconds(self.chosen),
             "workspace": self.chosen.workspace,
             "error_growth": self.chosen.growth,
             "candidates": [
                 {
                     "algorithm": c.algorithm,
-                    "predicted_ms": c.seconds * 1e3,
+                    "predicted_ms": _milliseconds(c),
                     "workspace": c.workspace,
                     "error_growth": c.growth,
                     "rejected": c.rejected,
@@ -99,3 +103,8 @@ class Plan:
             for row in rows
         ]
         return "\n".join([head, *lines])
+
+
+def _milliseconds(candidate: Candidate) -> float | None:
+    """Predicted time; JSON has no infinity for what cannot run at all."""
+    return candidate.seconds * 1e3 if math.isfinite(candidate.seconds) else None

@@ -1,0 +1,1 @@
+"""What runs a plan: compiled kernels for this machine, or NumPy."""

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from tiercel import schemes
-from tiercel.lower.blocking import Target, Tile, blocking
+from tiercel.lower.blocking import Target, Tile, blocking, ceil_div
 from tiercel.lower.program import Program, lower
 from tiercel.lower.recipe import Guard, Recipe
 from tiercel.targets.cpu.isa import host
@@ -56,11 +56,16 @@ def recipe(
     target: Target = SMALL,
     threads: int = 1,
     guard: Guard | None = None,
+    outer: str | None = None,
+    activation: str | None = None,
 ) -> Recipe:
-    made = program(scheme, dtype)
+    """``scheme`` inside the five loops, ``outer`` around them."""
+    made, around = program(scheme, dtype), outer and lower(schemes.get(outer))
+    m, n, k, views = (around.m, around.n, around.k, around.widest("b")) if around else (1, 1, 1, 0)
+    sizes = ceil_div(M, m), ceil_div(N, n), ceil_div(K, k)
     return Recipe(
-        M, N, K, made, blocking(M, N, K, made, tile(dtype), target),
-        compute_dtype(dtype), STORAGE.get(dtype, dtype), None, threads, guard,
+        M, N, K, made, blocking(*sizes, made, tile(dtype), target, views=views),
+        compute_dtype(dtype), STORAGE.get(dtype, dtype), activation, threads, guard, around or None,
     )  # fmt: skip
 
 

@@ -62,8 +62,8 @@ def test_packed_operand_does_not_follow_the_original():
 def test_size_is_that_of_the_sums():
     made = recipe(8, 64, 64, "strassen")
     packed = pack(made, np.ones((64, 64), np.float32))
-    assert packed.nbytes == made.blocking.packed_all + packed.scales.nbytes
-    assert made.blocking.packed_all >= 7 / 4 * 64 * 64 * 4
+    assert packed.nbytes == made.blocking.packed_pass + packed.scales.nbytes
+    assert made.blocking.packed_pass >= 7 / 4 * 64 * 64 * 4
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -61,6 +61,7 @@ class PoolFunctions:
 
 @cache
 def pool_functions() -> PoolFunctions:
+    """The thread pool's functions, compiled or from the cache."""
     isa = host()
     names = ("rouse", "lead", "dismiss", "serve")
     owner, at = _link(isa, "pool", (object_code(isa, "pool"),), *names)
@@ -80,7 +81,7 @@ def fma_chains(compute: str) -> Any:
     isa = host()
     owner, at = _link(isa, f"peak_{compute}", (object_code(isa, "peak", compute),), "fma_chains")
     function = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int64)(at["fma_chains"])
-    function._owner = owner
+    function._owner = owner  # pyright: ignore[reportAttributeAccessIssue]
     return function
 
 

@@ -64,6 +64,7 @@ class Fields:
 
 
 def round_up(f: Function, x: Val, multiple: Val | int) -> Val:
+    """The next multiple of ``multiple`` from x on."""
     return f.ceil_div(x, multiple) * multiple
 
 
@@ -233,9 +234,9 @@ def _emit_pack_b(module: ir.Module, parts: Parts) -> Function:
             sums = stage + p.planes * p.k * p.n * p.b_block_bytes
             blocks = p.planes * p.k * p.n
             sums_bytes = p.pack_panels * (nr * size)
-            spare = sums + blocks * sums_bytes
+            spare = sums + p.b_terms * blocks * sums_bytes
             pair = Pair(f, parts)
-            with f.loop(0, blocks * p.pack_panels * nr) as i:
+            with f.loop(0, p.b_terms * blocks * p.pack_panels * nr) as i:
                 f.store(f.const(parts.element, 0.0), sums + i.i * size, size)
             with f.loop(0, height, p.slice) as at:
                 rows_pad = (height - at.i).min(p.slice)
@@ -261,7 +262,7 @@ def _emit_pack_b(module: ir.Module, parts: Parts) -> Function:
                         with f.when(p.guard.ne(0)), f.loop(0, count) as g:
                             f.call(
                                 parts.columns, into + g.i * panel_bytes, rows_pad,
-                                sums + block.i * sums_bytes + g.i * (nr * size),
+                                sums + (t.i * blocks + block.i) * sums_bytes + g.i * (nr * size),
                             )  # fmt: skip
                         with f.when(t.i > 0):
                             pair.fill(to, spare, term.number("coef"))
@@ -279,12 +280,16 @@ def _emit_pack_b(module: ir.Module, parts: Parts) -> Function:
                             panel_bytes, terms, sources + first * 8, coefs + first * size,
                             g.i * panel_bytes,
                         )  # fmt: skip
-            with f.when(p.guard.ne(0)), f.loop(0, blocks) as block:
+            # Each view by itself: the sum of a large and a small column looks like a large one.
+            # Only its columns inside B: padding is no column of norm 0.
+            with f.when(p.guard.ne(0)), f.loop(0, p.b_terms) as t, f.loop(0, blocks) as block:
                 bn, bk = block.i % p.n, block.i // p.n % p.k
-                wide = (cols - (bn * width + panel0 * nr)).min(count * nr).max(0)
-                with f.when(depth > bk * height):
+                term = Record(f, p.address("b"), t.i, TERM)
+                col0, row0 = bn * width + panel0 * nr, bk * height
+                wide = (term.cols - (at_col + col0)).min(cols - col0).min(count * nr).max(0)
+                with f.when((depth > row0) & (term.rows > at_row + row0)):
                     f.call(
-                        parts.merge, sums + block.i * sums_bytes, wide,
+                        parts.merge, sums + (t.i * blocks + block.i) * sums_bytes, wide,
                         p.address("stats_b") + thread * LINE,
                     )  # fmt: skip
     f.ret()
@@ -367,9 +372,7 @@ def _emit_task(module: ir.Module, parts: Parts, safe: Function, store: Function)
                     f.call(parts.rows, into, deep, tall, stats)
                 with f.when(t.i > 0):
                     pair.fill(to, spare, term.number("coef"))
-                    f.call(
-                        parts.combine, to, height * deep * size, 2, pair.pointers, pair.coefs, 0
-                    )
+                    f.call(parts.combine, to, height * deep * size, 2, pair.pointers, pair.coefs, 0)
         with f.when(p.guard.ne(0)), f.when(f.call(safe, params, stats).eq(0)):
             f.exchange(gave_up, 1)
         first_flags = f.select(pc.i.eq(0), p.c_first, p.c_never)

@@ -12,7 +12,7 @@ allocation of the micro-kernels is not disturbed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -191,7 +191,7 @@ class Function:
         self,
         module: ir.Module,
         name: str,
-        args: dict[str, ir.Type],
+        args: Mapping[str, ir.Type],
         returns: ir.Type = VOID,
         *,
         export: bool = False,
@@ -235,7 +235,7 @@ class Function:
         """A stack array of ``count`` elements, allocated once on entry."""
         with self.b.goto_block(self._entry):
             slot = self.b.alloca(ty, count)
-            slot.align = align
+            slot.align = align  # pyright: ignore[reportAttributeAccessIssue]
             slot.type = PTR  # llvmlite gives stack slots the older, typed pointer
         return Val(self, slot)
 
@@ -281,6 +281,7 @@ class Function:
 
     def reduce_add(self, x: Val) -> Val:
         """Sum of the lanes, pairwise."""
+        assert isinstance(x.type, ir.VectorType)
         lanes = x.type.count
         while lanes > 1:
             half = lanes // 2

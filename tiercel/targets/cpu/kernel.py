@@ -62,8 +62,7 @@ def execute(
 
 
 def pack(recipe: Recipe, b: np.ndarray) -> Packed:
-    """Pack and sum all of ``b`` (K, N), once, for every later product of the recipe's K, N and
-    programs."""
+    """Pack and sum all of ``b`` (K, N), once, for every later product of this K, N and program."""
     prepared = prepare(recipe)
     block = Block.from_buffer_copy(prepared.template)
     packed = Packed.empty(recipe)
@@ -90,7 +89,9 @@ def team(threads: int, stack: ExitStack) -> int:
     return min(threads, MAX_WORKERS + 1) if pool().acquire(caller) else 1
 
 
-def lend(stack: ExitStack, block: Block, prepared: Prepared, packed: int, threads: int) -> None:
+def lend(
+    stack: ExitStack, block: ctypes.Array, prepared: Prepared, packed: int, threads: int
+) -> None:
     """Borrow the call's memory: packed B, a private region per thread, the words they share."""
     private = prepared.private * threads
     memory = stack.enter_context(workspace.borrow(packed + private + prepared.sync_bytes))
@@ -100,7 +101,7 @@ def lend(stack: ExitStack, block: Block, prepared: Prepared, packed: int, thread
     _set(block, stats_b=stats, stats_count=threads, tickets=stats + threads * params.LINE)
 
 
-def launch(block: Block, prepared: Prepared, threads: int) -> int:
+def launch(block: ctypes.Array, prepared: Prepared, threads: int) -> int:
     """One pass of the driver; non-zero when the guard gave up."""
     ctypes.memset(block[INDEX["sync"]], 0, prepared.sync_bytes)
     gemm = prepared.library
@@ -164,6 +165,7 @@ class Tables:
 
 @lru_cache(maxsize=256)
 def program_tables(program: Program, compute: str) -> Tables:
+    """The tables of ``program`` with coefficients in the compute dtype."""
     arrays: dict[str, np.ndarray] = {}
     for operand in "abc":
         rows = [getattr(product, operand) for product in program.products]
@@ -221,9 +223,9 @@ BIAS_PAD = 64
 def _padded_bias(recipe: Recipe, bias: np.ndarray) -> np.ndarray:
     """Bias in the compute dtype: one row per plane, with room to read past the end."""
     padded = np.zeros((recipe.program.planes, recipe.N + BIAS_PAD), recipe.compute)
-    padded[0, : recipe.N] = bias.real
+    padded[0, : recipe.N] = np.real(bias)
     if recipe.program.planes == 2:
-        padded[1, : recipe.N] = bias.imag
+        padded[1, : recipe.N] = np.imag(bias)
     return padded
 
 

@@ -61,48 +61,47 @@ def _emit_tiles(module: ir.Module, storage: Storage, shape: Shape) -> None:
     mr, size, run = shape.mr, shape.size, shape.chunk
     tile_bytes = cols_pad * (mr * size)
 
-    def row_address(i: Val | int, tile: Val) -> Val:
-        return tile + i * (run * size)
+    def place(tile: Val, i: Val | int, j: Val) -> Val:
+        """Address of row i of a tile at column j."""
+        return tile + j // run * (mr * run * size) + j % run * size + i * (run * size)
 
+    whole, side = cols // run * run, shape.square
+    down = rs.eq(storage.size)
+    # Columns contiguous in memory: T×T blocks, all tiles for T columns before the next ones, so
+    # that T streams are read on (tile by tile, columns a power of two apart evict each other). A
+    # block reads T rows even where the tile has fewer: stay inside the matrix.
+    safe_rows = f.select(down, (rows - (_covered(mr, side) - mr)).max(0) // mr * mr, 0)
+    fast = f.select(down, cols // side * side, 0)
+    with f.loop(0, fast, side) as j, f.loop(0, safe_rows, mr) as t:
+        tile, at = dst + t.i // mr * tile_bytes, src + t.i * rs + j.i * cs
+        for r0 in range(0, mr, side):
+            columns = [
+                _load(f, storage, shape, at + cs * c + r0 * storage.size, side) for c in range(side)
+            ]
+            for r, x in enumerate(transpose(f, columns)[: mr - r0]):
+                f.store(x, place(tile, r0 + r, j.i))
     with f.loop(0, rows_pad, mr) as t:
-        tile = dst + t.i // mr * tile_bytes
-        at = src + t.i * rs
+        tile, at = dst + t.i // mr * tile_bytes, src + t.i * rs
         tall = (rows - t.i).min(mr).max(0)
-        whole = cols // run * run
         with f.either(cs.eq(storage.size)) as (along, otherwise):
             with along, f.loop(0, tall) as i:
-                to, row = row_address(i.i, tile), at + i.i * rs
+                row = at + i.i * rs
                 with f.loop(0, whole, run) as j:
                     for v in range(0, run, shape.lanes):
                         x = _load(f, storage, shape, row + (j.i + v) * storage.size, shape.lanes)
-                        f.store(x, to + j.i * (mr * size) + v * size)
+                        f.store(x, place(tile, i.i, j.i) + v * size)
                 _one_by_one(
-                    f, storage, shape, to + whole * (mr * size), row + whole * storage.size,
+                    f, storage, shape, place(tile, i.i, whole), row + whole * storage.size,
                     cs, cols - whole, size,
                 )  # fmt: skip
             with otherwise:
-                side = shape.square
-                # A T×T block reads T rows even where the tile has fewer: stay inside the matrix.
-                inside = rs.eq(storage.size) & (rows - t.i >= _covered(mr, side))
-                fast = f.select(inside, cols // side * side, 0)
-                with f.loop(0, fast, side) as j:
-                    for r0 in range(0, mr, side):
-                        columns = [
-                            _load(f, storage, shape,
-                                  at + (j.i + c) * cs + r0 * storage.size, side)
-                            for c in range(side)
-                        ]  # fmt: skip
-                        to = tile + j.i // run * (mr * run * size) + j.i % run * size
-                        for r, x in enumerate(transpose(f, columns)[: mr - r0]):
-                            f.store(x, row_address(r0 + r, to))
-                with f.loop(fast, cols) as j, f.loop(0, tall) as i:
-                    to = tile + j.i // run * (mr * run * size) + j.i % run * size
+                done = f.select(t.i < safe_rows, fast, 0)
+                with f.loop(done, cols) as j, f.loop(0, tall) as i:
                     x = _load(f, storage, shape, at + i.i * rs + j.i * cs)
-                    f.store(x, row_address(i.i, to), size)
+                    f.store(x, place(tile, i.i, j.i), size)
         zero = f.const(shape.element, 0.0)
         with f.loop(0, mr) as i, f.loop(f.select(i.i < tall, cols, 0), cols_pad) as j:
-            to = tile + j.i // run * (mr * run * size) + j.i % run * size
-            f.store(zero, row_address(i.i, to), size)
+            f.store(zero, place(tile, i.i, j.i), size)
     f.ret()
 
 
@@ -110,9 +109,7 @@ def _covered(rows: int, side: int) -> int:
     return -(-rows // side) * side
 
 
-def _load(
-    f: Function, storage: Storage, shape: Shape, at: Val, lanes: int | None = None
-) -> Val:
+def _load(f: Function, storage: Storage, shape: Shape, at: Val, lanes: int | None = None) -> Val:
     """One element, or ``lanes`` of them, as compute values."""
     memory = vec(storage.memory, lanes) if lanes else storage.memory
     return storage.widen(f, f.load(at, memory), shape.element)

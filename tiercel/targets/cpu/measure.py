@@ -10,9 +10,10 @@ import numpy as np
 from tiercel.lower.blocking import Target, Tile, blocking
 from tiercel.lower.program import lower
 from tiercel.lower.recipe import Recipe
+from tiercel.schemes import get
 from tiercel.targets.cpu.compile import fma_chains
 from tiercel.targets.cpu.isa import Isa, host
-from tiercel.targets.cpu.kernel import execute
+from tiercel.targets.cpu.kernel import execute, pack
 from tiercel.targets.cpu.peak import chain_count
 
 SQUARE = 768  # large enough for full speed, 10 ms on one AVX2 core
@@ -43,6 +44,17 @@ def own_gflops(dtype: str, threads: int) -> float:
     recipe = Recipe(n, n, n, program, block, dtype, dtype, None, threads, None)
     a, b, c = _operands(n, n, n, dtype)
     return _gflops(n, n, n, lambda: execute(recipe, a, b, c))
+
+
+def pack_gbs(dtype: str, threads: int) -> float:
+    """Packing a matrix larger than most caches for two levels of Strassen, GB/s read."""
+    n = 2 * SQUARE
+    program = lower(get("strassen2"))
+    block = blocking(n, n, n, program, tile(host(), dtype), Target(126, 256, 1024, 1024, 1 << 40))
+    recipe = Recipe(n, n, n, program, block, dtype, dtype, None, threads, None)
+    b, _, _ = _operands(n, n, n, dtype)
+    pack(recipe, b)
+    return b.nbytes / min(_seconds(lambda: pack(recipe, b)) for _ in range(3)) / 1e9
 
 
 def vendor_gflops(dtype: str, M: int, N: int, K: int) -> float:

@@ -26,7 +26,6 @@ def chunk(lanes: int) -> int:
     return max(lanes, 8)
 
 
-
 def emit(module: ir.Module, element: ir.Type, size: int, mr: int, nr: int, lanes: int) -> Function:
     """Emit ``macro(a, b, b_step, k, tiles_m, tiles_n, count, dests, coefs, first)``.
 

@@ -18,8 +18,8 @@ ALIGN = 4096
 class Packed:
     """B packed for all products that share its K, N, program and blocking, whatever their M.
 
-    ``memory`` holds one region of ``pass_bytes`` per step (see ``lower/steps.py``); ``scales`` the guard's
-    statistics over all of B (least, most and total 1-norm of a column within a block).
+    ``memory`` holds one region of ``pass_bytes`` per step (see ``lower/steps.py``); ``scales`` the
+    guard's statistics over all of B (least, most and total 1-norm of a column within a block).
     """
 
     recipe: Recipe

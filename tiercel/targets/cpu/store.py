@@ -1,8 +1,8 @@
 """Write-back: finished tiles from scratch into the user's C, through the epilogue, once.
 
 Every element of C is computed completely in scratch (over all products and all of K) and then
-passes here: + what C already holds (when there are several steps), + bias, activation, conversion to
-the output dtype, store with any strides.
+passes here: + what C already holds (when there are several steps), + bias, activation, conversion
+to the output dtype, store with any strides.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def _cgroup_quota() -> float | None:
 
 
 @cache
-def _blas_threads() -> Callable[[], int | None] | None:
+def _blas_threads() -> Callable[[], int] | None:
     """A cheap call that returns the current thread limit of the BLAS that NumPy loaded."""
     try:
         from threadpoolctl import ThreadpoolController

@@ -1,0 +1,208 @@
+"""What is chosen, and what the budgets of accuracy and memory forbid."""
+
+import re
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.planner.machines import BARE, EAGER, MACHINE
+from tests.targets.cpu.recipes import DTYPES as NUMPY_DTYPES
+from tests.targets.cpu.recipes import integers, tile
+from tiercel import schemes
+from tiercel.errors import TiercelRuntimeError, TiercelValueError
+from tiercel.planner import accuracy
+from tiercel.planner.choose import SHORTEST_SEGMENT, make_plan
+from tiercel.planner.problem import DTYPES, Problem
+from tiercel.targets.cpu import kernel, workspace
+
+N = 1024
+
+
+def chosen(problem: Problem, machine=EAGER) -> str:
+    return make_plan(problem, machine).chosen.algorithm
+
+
+def test_small_products_are_the_vendors_and_large_ones_are_not():
+    assert chosen(Problem(64, 64, 64), MACHINE) == "vendor"
+    assert chosen(Problem(4096, 4096, 4096), MACHINE).startswith("strassen")
+
+
+def test_scheme_vendor_is_obeyed_without_candidates():
+    plan = make_plan(Problem(N, N, N, scheme="vendor"), EAGER)
+    assert plan.chosen.algorithm == "vendor"
+    assert len(plan.candidates) == 1
+
+
+@pytest.mark.parametrize("name", ["classical", "strassen", "strassen2", "strassen3", "laderman"])
+def test_a_named_scheme_is_run_even_where_it_is_slow(name: str):
+    assert chosen(Problem(500, 500, 500, scheme=name, accuracy="fast"), MACHINE) == name
+
+
+def test_a_scheme_that_came_with_a_packed_operand_may_be_replaced_by_the_vendor():
+    problem = Problem(64, 64, 200, scheme="strassen", must_use=False, static_b=True)
+    assert chosen(problem, MACHINE) == "vendor"
+    assert chosen(Problem(N, N, N, scheme="strassen", must_use=False), EAGER) == "strassen"
+
+
+def test_a_scheme_object_is_taken_as_it_is():
+    scheme = schemes.get("winograd")
+    plan = make_plan(Problem(N, N, N, scheme=scheme), EAGER)
+    assert plan.chosen.recipe is not None
+    assert (plan.chosen.recipe.program.name, plan.chosen.recipe.outer) == ("winograd", None)
+
+
+# --- accuracy -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("wanted", ["classical", "standard", "fast", 1.0, 1.5, 2.0, 3.5, 100.0])
+def test_growth_is_within_what_was_asked_for(wanted: str | float, dtype: str):
+    plan = make_plan(Problem(4096, 4096, 4096, dtype, accuracy=wanted), EAGER)
+    limit = accuracy.bound(wanted)
+    assert plan.chosen.growth <= limit
+    for candidate in plan.candidates:
+        if candidate.growth > limit:
+            assert candidate.rejected.startswith(("error growth", "no kernel"))
+
+
+def test_each_class_allows_more():
+    problem = [Problem(4096, 4096, 4096, accuracy=x) for x in ("classical", 2.0, "standard")]
+    assert [chosen(p) for p in problem] == ["classical", "strassen", "strassen3"]
+
+
+def test_classical_means_that_no_scheme_runs():
+    assert chosen(Problem(N, N, N, accuracy="classical")) == "classical"
+    # Gauss's complex product is a scheme of its own: it loses accuracy, too.
+    assert chosen(Problem(N, N, N, "complex64", accuracy="classical")) == "vendor"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"accuracy": "classical"}, r"error growth 2\.0 over the allowed 1"),
+        ({"accuracy": 1.2}, r"error growth 2\.0 over the allowed 1\.2"),
+        ({"workspace": 0}, r"needs \d+\.\d MiB, allowed 0\.0"),
+        ({"workspace": 4096}, r"needs \d+\.\d MiB"),
+    ],
+)
+def test_a_named_scheme_that_does_not_fit_raises(options: dict, reason: str):
+    with pytest.raises(TiercelValueError, match=f"scheme='strassen'.*{reason}"):
+        make_plan(Problem(N, N, N, scheme="strassen", **options), MACHINE)
+
+
+@pytest.mark.parametrize(("name", "k"), [("strassen", 2), ("strassen2", 4), ("strassen3", 8)])
+def test_no_scheme_sums_over_short_segments(name: str, k: int):
+    def rejected(K: int) -> str:
+        plan = make_plan(Problem(N, N, K), EAGER)
+        (candidate,) = (c for c in plan.candidates if c.algorithm == name)
+        return candidate.rejected
+
+    assert "too short" in rejected(SHORTEST_SEGMENT * k - 1)
+    assert rejected(SHORTEST_SEGMENT * k) == ""
+
+
+# --- machines without kernels ---------------------------------------------------------------------
+
+
+def test_without_kernels_everything_is_the_vendors():
+    plan = make_plan(Problem(N, N, N), BARE)
+    assert [c.algorithm for c in plan.candidates] == [plan.chosen.algorithm] == ["vendor"]
+    assert chosen(Problem(N, N, N, scheme="vendor"), BARE) == "vendor"
+
+
+@pytest.mark.parametrize("name", ["classical", "strassen"])
+def test_without_kernels_a_named_scheme_raises(name: str):
+    with pytest.raises(TiercelRuntimeError, match=f"scheme='{name}' cannot run: no compiler"):
+        make_plan(Problem(N, N, N, scheme=name), BARE)
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def test_without_memory_it_is_the_vendors():
+    plan = make_plan(Problem(N, N, N, workspace=0), EAGER)
+    assert plan.chosen.algorithm == "vendor"
+    own = [c for c in plan.candidates if c.algorithm != "vendor"]
+    assert all(c.rejected.startswith("needs") for c in own)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    size=st.tuples(*[st.integers(200, 3000)] * 3),
+    dtype=st.sampled_from(list(DTYPES)),
+    threads=st.sampled_from([1, 4]),
+    static_b=st.booleans(),
+    allowed=st.integers(0, 64 << 20),
+)
+def test_no_plan_takes_more_than_allowed(size, dtype, threads, static_b, allowed):
+    M, N, K = size
+    problem = Problem(M, N, K, dtype, threads=threads, static_b=static_b, workspace=allowed)
+    plan = make_plan(problem, EAGER)
+    assert plan.chosen.workspace <= allowed
+    for candidate in plan.candidates:
+        assert candidate.workspace <= allowed or candidate.rejected
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
+@pytest.mark.parametrize("size", [1500, 4096])
+def test_a_quarter_of_the_operands_is_enough_for_a_scheme(dtype: str, size: int):
+    quarter = Problem(size, size, size, dtype).operand_bytes // 4
+    plan = make_plan(Problem(size, size, size, dtype, workspace=quarter), EAGER)
+    assert plan.chosen.algorithm.startswith("strassen")
+    assert plan.chosen.workspace <= quarter
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+@pytest.mark.parametrize("scheme", ["classical", "strassen", "strassen2", "strassen3"])
+@pytest.mark.parametrize("static_b", [False, True])
+def test_planned_memory_is_what_a_run_takes(
+    dtype: str, scheme: str, static_b: bool, monkeypatch: pytest.MonkeyPatch
+):
+    options = {"scheme": scheme, "static_b": static_b, "accuracy": "fast"}
+    problem = Problem(450, 470, 490, dtype, **options)
+    machine = _on_this_isa(problem)
+    plan, asked = make_plan(problem, machine), []
+    real = workspace.borrow
+
+    @contextmanager
+    def borrow(nbytes: int):
+        asked.append(nbytes)
+        with real(nbytes) as address:
+            yield address
+
+    monkeypatch.setattr(workspace, "borrow", borrow)
+    recipe = plan.chosen.recipe
+    assert recipe is not None
+    rng = np.random.default_rng(0)
+    a, b = integers(rng, (450, 490), dtype), integers(rng, (490, 470), dtype)
+    c = np.empty((450, 470), NUMPY_DTYPES[dtype])
+    held = 0
+    if static_b:
+        b = kernel.pack(recipe, b)
+        held = b.nbytes
+        asked.clear()
+    kernel.execute(recipe, a, b, c)
+    (during,) = asked
+    assert plan.chosen.workspace == pytest.approx(held + during, rel=0.01)
+
+
+def _on_this_isa(problem: Problem):
+    """The made-up machine with register tiles that this one can run."""
+    return replace(EAGER, tiles={problem.compute: tile(problem.dtype)})
+
+
+# --- a packed operand -----------------------------------------------------------------------------
+
+
+def test_plan_for_a_static_operand_holds_all_of_it():
+    """Its packed form is memory of the plan: R/(k·n) times B, at least."""
+    plan = make_plan(Problem(512, N, N, static_b=True, scheme="strassen"), EAGER)
+    assert plan.chosen.workspace > 7 / 4 * N * N * 4
+    assert re.search(r"B row \(packed\)", str(plan))
+    assert (
+        plan.chosen.seconds < make_plan(Problem(512, N, N, scheme="strassen"), EAGER).chosen.seconds
+    )

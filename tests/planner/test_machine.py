@@ -1,0 +1,48 @@
+"""Profiles survive the disk, and a damaged or older one is measured again."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.planner.machines import BARE, MACHINE
+from tiercel import cache
+from tiercel.planner.machine import Machine, cached
+
+
+@pytest.mark.parametrize("machine", [MACHINE, BARE])
+def test_json_round_trip(machine: Machine):
+    assert Machine.from_json(machine.to_json()) == machine
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"tiles": {"float32": {"mr": 1}}}'])
+def test_what_is_not_a_profile_raises(text: str):
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        Machine.from_json(text)
+
+
+def test_measured_once(empty_cache: Path):
+    calls = []
+
+    def measure() -> Machine:
+        calls.append(1)
+        return MACHINE
+
+    assert cached("made-up", measure) == cached("made-up", measure) == MACHINE
+    assert len(calls) == 1
+    assert cached("another", measure) == MACHINE
+    assert len(calls) == 2
+
+
+def test_a_profile_of_another_version_is_replaced(empty_cache: Path):
+    older = json.loads(MACHINE.to_json())
+    del older["rates"]["float32"]["store"]
+    cache.store("machine", "made-up", json.dumps(older).encode())
+    assert cached("made-up", lambda: MACHINE) == MACHINE
+    assert cached("made-up", lambda: BARE) == MACHINE
+
+
+def test_reads_as_a_summary():
+    text = str(MACHINE)
+    assert text.startswith("Made-up CPU, 4 cores, avx2, L1 32 KiB, L2 512 KiB, L3 32768 KiB")
+    assert "float32: peak 100 GFLOP/s a core, own kernel 97% of it, NumPy 90 on one core" in text

@@ -1,0 +1,144 @@
+"""Machines that cannot compile, and what is remembered between calls."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tiercel import runtime
+from tiercel.planner.problem import Problem
+
+ROOT = Path(__file__).parents[1]
+
+WITHOUT_LLVMLITE = "import sys; sys.modules['llvmlite'] = None"
+
+UNSUPPORTED = """
+import llvmlite.binding
+llvmlite.binding.get_process_triple = lambda: "riscv64-unknown-linux-gnu"
+"""
+
+PRODUCTS = """
+import json, warnings
+import numpy as np
+warnings.simplefilter("always")
+with warnings.catch_warnings(record=True) as caught:
+    import tiercel
+    rng = np.random.default_rng(0)
+    errors = []
+    for dtype in ("f4", "f8", "c8", "f4"):
+        a, b = rng.standard_normal((400, 300)).astype(dtype), np.eye(300, 350, dtype=dtype)
+        bias = np.ones(350, dtype)
+        errors.append(np.abs(tiercel.matmul(a, b, bias=bias) - (a @ b + bias)).max())
+        errors.append(np.abs(tiercel.matmul(a, tiercel.pack(b)) - a @ b).max())
+    table = str(tiercel.plan(4096, 4096, 4096))
+    try:
+        tiercel.matmul(a, b, scheme="strassen")
+        refused = ""
+    except tiercel.TiercelRuntimeError as error:
+        refused = str(error)
+print(json.dumps({
+    "error": float(max(errors)),
+    "warnings": [[w.category.__name__, str(w.message)] for w in caught],
+    "rows": len(table.splitlines()) - 2,
+    "refused": refused,
+}))
+"""
+
+
+def printed(code: str) -> str:
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("machine", "reason"), [(WITHOUT_LLVMLITE, "llvmlite"), (UNSUPPORTED, "riscv64")]
+)
+def test_without_kernels_numpy_computes_and_one_warning_says_why(machine: str, reason: str):
+    found = json.loads(printed(machine + PRODUCTS))
+    assert found["error"] == 0
+    ((category, message),) = found["warnings"]
+    assert category == "RuntimeWarning"
+    assert reason in message
+    assert found["rows"] == 1
+    assert "scheme='strassen' cannot run" in found["refused"]
+    assert reason in found["refused"]
+
+
+def test_import_loads_no_compiler_and_reads_no_profile():
+    code = """
+import sys
+import tiercel
+from tiercel import runtime
+loaded = [x for x in ("llvmlite", "torch", "scipy", "click", "rich") if x in sys.modules]
+assert not loaded, loaded
+assert runtime._machine.cache_info().currsize == 0
+"""
+    printed(code)
+
+
+def test_import_is_cheap():
+    """Most of it is NumPy's own."""
+    code = """
+import time, numpy
+start = time.perf_counter()
+import tiercel
+print(time.perf_counter() - start)
+"""
+    assert min(float(printed(code)) for _ in range(3)) < 0.2
+
+
+def test_a_plan_is_made_once():
+    problem = Problem(500, 600, 700)
+    assert runtime.plan_for(problem) is runtime.plan_for(Problem(500, 600, 700))
+
+
+def test_the_vendor_needs_no_measurement():
+    code = """
+import numpy as np, tiercel
+from tiercel import runtime
+a = np.ones((400, 400))
+assert (tiercel.matmul(a, a, scheme="vendor") == 400).all()
+assert runtime._machine.cache_info().currsize == 0
+"""
+    printed(code)
+
+
+def test_forget_plans_again():
+    problem = Problem(500, 600, 701)
+    before = runtime.plan_for(problem)
+    runtime.forget()
+    after = runtime.plan_for(problem)
+    assert after is not before
+    assert after.machine == before.machine  # from the disk
+
+
+def test_the_profile_describes_this_machine():
+    machine = runtime.machine()
+    assert machine.measured
+    for rates in machine.rates.values():
+        assert 0 < rates.vendor <= 1.2 * rates.peak
+        assert min(rates.half) >= 0
+        assert rates.scaling >= 1
+
+
+def test_a_packed_operand_keeps_its_blocking_for_other_rows():
+    """Also under an outer level: what was packed for some rows must fit any."""
+    rng = np.random.default_rng(0)
+    b = rng.integers(-3, 4, (650, 700)).astype(np.float32)
+    for scheme in ("classical", "strassen", "strassen2", "strassen3"):
+        problem = Problem(600, 700, 650, scheme=scheme, static_b=True)
+        packed = runtime.pack(runtime.plan_for(problem), b)
+        for M in (1, 7, 600, 1301):
+            a = rng.integers(-3, 4, (M, 650)).astype(np.float32)
+            plan = runtime.plan_for(Problem(M, 700, 650, scheme=scheme, static_b=True, threads=2))
+            out = np.empty((M, 700), np.float32)
+            if runtime.execute(plan, a, packed, out, None):
+                np.testing.assert_array_equal(out, a @ b)
+            else:
+                assert scheme != "classical"
+                assert M < 600

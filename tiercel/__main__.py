@@ -1,0 +1,5 @@
+"""``python -m tiercel``."""
+
+from tiercel.cli import main
+
+main()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tiercel")
 
 #: Version of what is measured: a change makes stored profiles obsolete.
-PROFILE = 7
+PROFILE = 10
 
 
 @lru_cache(maxsize=4096)
@@ -142,8 +142,9 @@ def _rates(dtype: str, cores: int, lanes: int) -> Rates:
         ]
     with _blas_limit(cores):
         vendor_all = measure.vendor_gflops(dtype, square, square, square) if cores > 1 else vendor
-    # Less than this says that the machine was busy just now, not that it is slow.
-    least = cores**0.75
+    # Less than this says that the machine was busy just now, not that it is slow: threads of the
+    # own kernel share nothing but memory, so they scale nearly as bare multiply-adds do.
+    least = max(1.0, 0.95 * measure.peak_gflops(dtype, threads=cores) / peak)
     return Rates(
         peak=peak,
         kernel=KERNEL_SHARE,
@@ -153,18 +154,21 @@ def _rates(dtype: str, cores: int, lanes: int) -> Rates:
         sum_b=SUM_BYTES * cycles_per_ns,
         stage=STAGE_BYTES * cycles_per_ns,
         store=STORE_BYTES * cycles_per_ns,
+        read=READ_BYTES * cycles_per_ns,
         vendor=vendor,
         half=tuple(max(0.0, short * (vendor / rate - 1)) for rate in skinny),  # type: ignore[arg-type]
-        vendor_all_cores=max(vendor * least, vendor_all),
+        vendor_all_cores=max(vendor * 0.9 * least, vendor_all),
         scaling=max(least, own_all / own),
-        memory_scaling=max(1.0, memory_all / memory),
+        memory_scaling=max(cores**0.75, memory_all / memory),
     )
 
 
 #: The kernels in machine cycles (AVX2, Zen 3): share of peak in deep tiles, cycles a register tile
 #: costs beside its multiplications and that one more destination adds, bytes a cycle of each stage.
-KERNEL_SHARE, TILE_CYCLES, UPDATE_CYCLES = 0.97, 45.0, 36.0
-SUM_BYTES, STAGE_BYTES, STORE_BYTES = 15.0, 3.3, 2.4
+KERNEL_SHARE, TILE_CYCLES, UPDATE_CYCLES = 0.97, 45.0, 33.0
+SUM_BYTES, STAGE_BYTES, STORE_BYTES = 15.0, 3.8, 3.0
+#: Bytes a cycle that one core reads from memory.
+READ_BYTES = 4.5
 
 
 def _blas_limit(threads: int) -> Any:
@@ -177,7 +181,7 @@ def _blas_limit(threads: int) -> Any:
 
 def _nothing_measured(reason: str = "") -> Machine:
     """A machine without kernels of ours; its rates are only there to be printed."""
-    rates = Rates(1, 1, 0, 0, 1, 1, 1, 1, 1, (0, 0, 0), 1, 1, 1)
+    rates = Rates(1, 1, 0, 0, 1, 1, 1, 1, 1, 1, (0, 0, 0), 1, 1, 1)
     return Machine(
         name="", isa="", cores=1, l1=0, l2=0, l3=0, tiles={},
         rates={"float32": rates, "float64": rates}, fingerprint="", measured=False,

@@ -8,7 +8,7 @@ from tiercel.planner.machine import Machine, Rates
 
 #: One core of an AVX2 machine: NumPy at 90 % of the peak, both kernels as measured on Zen 3.
 USUAL = Rates(
-    peak=100, kernel=0.97, tile=14, update=11, sum_a=40, sum_b=40, stage=9, store=7,
+    peak=100, kernel=0.97, tile=14, update=11, sum_a=40, sum_b=40, stage=9, store=7, read=14,
     vendor=90, half=(12, 12, 12), vendor_all_cores=340, scaling=3.8,
     memory_scaling=2.5,
 )  # fmt: skip

@@ -86,7 +86,8 @@ def blockings(
     cap = workspace_cap(problem)
     many, crowd = problem.threads > 1, problem.threads > 4
     divisions = (1, 2, 4, 8) if crowd else (1, 2) if many else (1,)
-    rows, depth = _rows(program, machine, tile), DEPTH
+    depth = _depth(machine, tile)
+    rows = _rows(program, machine, tile, depth)
     # A pass over part of K only where a pass over all of it needs too much memory. Half types
     # cannot be added up in C: one pass.
     spans = SPANS if problem.storage == problem.compute else SPANS[:1]
@@ -109,11 +110,17 @@ def blockings(
 EVERYTHING = 1 << 40
 SPANS = (EVERYTHING, 4096, 2048, 1024)
 
-#: Depth of a sub-block: the deepest that keeps two levels' error under 4 × NumPy's (384: 5 ×).
-DEPTH = 256
+#: Deepest sub-block: it keeps two levels' error under 4 × NumPy's (384: 5 ×).
+DEEPEST = 256
 
 
-def _rows(program: Program, machine: Machine, tile: Tile) -> int:
+def _depth(machine: Machine, tile: Tile) -> int:
+    """Depth of a sub-block: a panel of B takes half of L1."""
+    fits = machine.l1 // 2 // (tile.nr * tile.size) // tile.chunk * tile.chunk
+    return max(tile.chunk, min(DEEPEST, fits))
+
+
+def _rows(program: Program, machine: Machine, tile: Tile, depth: int) -> int:
     """Rows of a sub-block: a packed block of A takes a quarter of L2."""
-    rows = max(48, machine.l2 // 4 // (DEPTH * tile.size))
+    rows = max(48, machine.l2 // 4 // (depth * tile.size))
     return 4 * rows if program.plain else rows  # plain: read from L3, there is no sum to keep warm

@@ -17,7 +17,8 @@ class Rates:
     ``peak``: multiply-add peak, GFLOP/s. ``kernel``: the macro-kernel's share of it on deep tiles.
     ``tile``, ``update``: nanoseconds that each register tile costs beside its multiplications, and
     that each further destination adds. ``sum_a``, ``sum_b``: GB/s (read + written) of forming
-    operand sums; ``stage``, ``store``: GB/s of reading the operands and writing C.
+    operand sums; ``stage``, ``store``: GB/s of reading the operands and writing C; ``read``: GB/s
+    from memory.
     ``vendor``: GFLOP/s of NumPy's BLAS on large squares; ``half``: sizes (M, N, K) at which it
     reaches half of that along each dimension; ``vendor_all_cores``: with all cores.
     ``scaling``, ``memory_scaling``: speed-up of tiercel's multiplications, and of its packing, with
@@ -32,6 +33,7 @@ class Rates:
     sum_b: float
     stage: float
     store: float
+    read: float
     vendor: float
     half: tuple[float, float, float]
     vendor_all_cores: float

@@ -21,10 +21,11 @@ MAY_IMPORT = {
     "lower": {"schemes", *SERVICES},
     "planner": {"lower", "schemes", *SERVICES},
     "targets": {"lower", "schemes", *SERVICES},
+    "shortcut": {"options", *BELOW_API},
     "runtime": BELOW_API,  # wires planner and targets
     "options": BELOW_API,  # the vocabulary of api.py
-    "frontends": {"options", "runtime", *BELOW_API},
-    "api": {"frontends", "options", "runtime", *BELOW_API},  # dispatches on array types
+    "frontends": {"options", "runtime", "shortcut", *BELOW_API},
+    "api": {"frontends", "options", "runtime", "shortcut", *BELOW_API},  # dispatches on array types
     "__init__": {"api", "options", "runtime", "frontends", *BELOW_API},
     "bench": {"__init__", "api", "options", "runtime", "frontends", *BELOW_API},
     "cli": {"__init__", "api", "options", "runtime", "frontends", "bench", *BELOW_API},

@@ -16,6 +16,7 @@ from tiercel.errors import (
     TiercelValueError,
 )
 from tiercel.options import DEFAULT, checked_options
+from tiercel.shortcut import is_numpys
 
 
 def _numpy_frontend() -> Any:
@@ -120,6 +121,14 @@ def matmul(
         options = (
             DEFAULT if plain else checked_options(epilogue, accuracy, workspace, scheme, threads)
         )
+        if (
+            epilogue is None and bias is None and type(a) is _ndarray and type(b) is _ndarray
+            and is_numpys(a, b, options) and (out is None or type(out) is _ndarray)
+        ):  # fmt: skip
+            try:
+                return np.matmul(a, b, out=out)
+            except (TypeError, ValueError):
+                pass  # An out that does not fit: the long way explains it.
         return _frontend(type(a), type(b)).matmul(a, b, out, bias, options)
     except TiercelError as error:
         raise _with_operands(error, "matmul", a=a, b=b) from None

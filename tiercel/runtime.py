@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tiercel")
 
 #: Version of what is measured: a change makes stored profiles obsolete.
-PROFILE = 10
+PROFILE = 11
 
 
 @lru_cache(maxsize=4096)
@@ -142,9 +142,10 @@ def _rates(dtype: str, cores: int, lanes: int) -> Rates:
         ]
     with _blas_limit(cores):
         vendor_all = measure.vendor_gflops(dtype, square, square, square) if cores > 1 else vendor
-    # Less than this says that the machine was busy just now, not that it is slow: threads of the
-    # own kernel share nothing but memory, so they scale nearly as bare multiply-adds do.
-    least = max(1.0, 0.95 * measure.peak_gflops(dtype, threads=cores) / peak)
+    # The kernel scales like bare multiply-adds at best, and to no less than three quarters of that
+    # on the machines seen: less says that the machine was busy just now.
+    bare = measure.peak_gflops(dtype, threads=cores) / peak
+    least, most = max(1.0, 0.75 * bare), max(1.0, 0.95 * bare)
     return Rates(
         peak=peak,
         kernel=KERNEL_SHARE,
@@ -157,8 +158,8 @@ def _rates(dtype: str, cores: int, lanes: int) -> Rates:
         read=READ_BYTES * cycles_per_ns,
         vendor=vendor,
         half=tuple(max(0.0, short * (vendor / rate - 1)) for rate in skinny),  # type: ignore[arg-type]
-        vendor_all_cores=max(vendor * 0.9 * least, vendor_all),
-        scaling=max(least, own_all / own),
+        vendor_all_cores=max(vendor * least, vendor_all),
+        scaling=min(most, max(least, own_all / own)),
         memory_scaling=max(cores**0.75, memory_all / memory),
     )
 

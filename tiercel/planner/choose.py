@@ -18,9 +18,10 @@ from tiercel.planner.plan import Candidate, Plan
 from tiercel.planner.problem import Problem
 from tiercel.schemes import Scheme
 
-#: A candidate replaces a more accurate one only for a predicted gain of this much: predictions are
-#: good to a few percent, and NumPy's own product needs no reason.
-MARGIN, CLASSICAL_MARGIN = 1.015, 1.05
+#: What replaces NumPy's product must be predicted to gain this much (predictions are good to a few
+#: percent; the own classical kernel is at best as fast), and a scheme that replaces a more accurate
+#: one this much.
+MARGIN, CLASSICAL_MARGIN, SCHEME_MARGIN = 1.015, 1.05, 1.005
 
 #: Shortest segment of K that a scheme sums over: with fewer elements the 1-norms of ordinary data
 #: scatter so much that the run-time guard (``accuracy.SCALE_LIMIT``) would refuse them.
@@ -56,7 +57,11 @@ def make_plan(problem: Problem, machine: Machine) -> Plan:
         return Plan(problem, machine, (vendor, *own), chosen)
     best = vendor
     for candidate in own:
-        margin = CLASSICAL_MARGIN if candidate.algorithm == "classical" else MARGIN
+        margin = SCHEME_MARGIN
+        if candidate.algorithm == "classical":
+            margin = CLASSICAL_MARGIN
+        elif best is vendor:
+            margin = MARGIN
         if not candidate.rejected and candidate.seconds * margin < best.seconds:
             best = candidate
     return Plan(problem, machine, (vendor, *own), best)

@@ -14,6 +14,7 @@ from tiercel.frontends.numpy.product import (
     unplanned,
 )
 from tiercel.frontends.numpy.shapes import ProductShape, as_shared_matrix, merged_rows
+from tiercel.shortcut import leave_to_numpy
 
 
 def batched_product(
@@ -35,7 +36,11 @@ def _one_product(a: NDArray, b: NDArray, out: NDArray | None, request: Request) 
     if request.options.scheme is None and _is_for_numpy(M, N, K, a.dtype, batched=False):
         return by_vendor(a, b, out, request)
     c = np.empty((M, N), a.dtype) if out is None else out
-    run(plan_of(a, b, c, request), a, b, c, request)
+    plan = plan_of(a, b, c, request)
+    plain = request.bias is None and request.packed is None and a.dtype.itemsize > 2
+    if plain and is_vendor(plan):
+        leave_to_numpy(a, b, request.options)
+    run(plan, a, b, c, request)
     return c
 
 

@@ -1,0 +1,47 @@
+"""Products left to NumPy take the short way from the second call on, with the same results."""
+
+import numpy as np
+import pytest
+
+import tiercel
+from tiercel import shortcut
+from tiercel.options import DEFAULT
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    shortcut.forget()
+    yield
+    shortcut.forget()
+
+
+def operands(M: int = 300, N: int = 310, K: int = 320) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return rng.random((M, K), dtype=np.float32), rng.random((K, N), dtype=np.float32)
+
+
+def test_a_product_that_the_planner_leaves_to_numpy_is_remembered():
+    a, b = operands()
+    assert not shortcut.is_numpys(a, b, DEFAULT)
+    shortcut.leave_to_numpy(a, b, DEFAULT)
+    assert shortcut.is_numpys(a, b, DEFAULT)
+    assert not shortcut.is_numpys(a.T, b.T, DEFAULT)
+    np.testing.assert_array_equal(tiercel.matmul(a, b), a @ b)
+
+
+def test_a_bad_out_is_still_explained():
+    a, b = operands()
+    shortcut.leave_to_numpy(a, b, DEFAULT)
+    with pytest.raises(tiercel.TiercelTypeError):
+        tiercel.matmul(a, b, out=np.zeros((300, 310), np.int64))
+    with pytest.raises(tiercel.TiercelValueError):
+        tiercel.matmul(a, b, out=np.zeros((300, 311), np.float32))
+
+
+def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(shortcut, "MOST_KEYS", 4)
+    for size in range(300, 320):
+        a, b = operands(M=size)
+        shortcut.leave_to_numpy(a, b, DEFAULT)
+        assert shortcut.is_numpys(a, b, DEFAULT)
+    assert len(shortcut._numpys) <= 4

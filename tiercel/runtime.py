@@ -8,7 +8,7 @@ import warnings
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tiercel")
 
 #: Version of what is measured: a change makes stored profiles obsolete.
-PROFILE = 11
+PROFILE = 14
 
 
 @lru_cache(maxsize=4096)
@@ -107,7 +107,9 @@ def _measure(fingerprint: str, cores: int) -> Machine:
 
     isa = isa_module.host()
     log.info("measuring this machine for the planner, once")
-    rates = {dtype: _rates(dtype, cores, isa.lanes(dtype)) for dtype in ("float32", "float64")}
+    # Own kernels first: the threads of NumPy's BLAS go on spinning for a while after a product.
+    own = {dtype: _own_speeds(dtype, cores) for dtype in ("float32", "float64")}
+    rates = {dtype: _rates(dtype, cores, isa.lanes(dtype), own[dtype]) for dtype in own}
     return Machine(
         name=isa_module.machine_name(),
         isa=isa.name,
@@ -122,18 +124,34 @@ def _measure(fingerprint: str, cores: int) -> Machine:
     )
 
 
-def _rates(dtype: str, cores: int, lanes: int) -> Rates:
-    """Measured speeds, and per-cycle constants of the kernels turned into times."""
+class OwnSpeeds(NamedTuple):
+    """Peak of one core, GFLOP/s, and the speed-up of multiplying and of packing by all cores."""
+
+    peak: float
+    scaling: float
+    memory_scaling: float
+
+
+def _own_speeds(dtype: str, cores: int) -> OwnSpeeds:
     from tiercel.targets.cpu import measure
 
     peak = measure.peak_gflops(dtype)
-    cycles_per_ns = peak / (4 * lanes)  # two FMA pipes, two operations each
+    if cores == 1:
+        return OwnSpeeds(peak, 1.0, 1.0)
+    # The kernel scales nearly as bare multiply-adds do: threads share nothing but memory. Much less
+    # says that the machine was busy just now.
+    bare = max(1.0, measure.peak_gflops(dtype, repeats=16, threads=cores) / peak)
+    kernel = measure.own_gflops(dtype, cores) / measure.own_gflops(dtype, 1)
+    packing = measure.pack_gbs(dtype, cores) / measure.pack_gbs(dtype, 1)
+    return OwnSpeeds(peak, min(bare, max(0.95 * bare, kernel)), max(cores**0.75, packing))
+
+
+def _rates(dtype: str, cores: int, lanes: int, own: OwnSpeeds) -> Rates:
+    """Measured speeds, and per-cycle constants of the kernels turned into times."""
+    from tiercel.targets.cpu import measure
+
+    cycles_per_ns = own.peak / (4 * lanes)  # two FMA pipes, two operations each
     square, long, short = measure.SQUARE, measure.LONG, measure.SHORT
-    # Own kernels first: the threads of NumPy's BLAS go on spinning for a while after a product.
-    own = measure.own_gflops(dtype, 1)
-    own_all = measure.own_gflops(dtype, cores) if cores > 1 else own
-    memory = measure.pack_gbs(dtype, 1) if cores > 1 else 1.0
-    memory_all = measure.pack_gbs(dtype, cores) if cores > 1 else 1.0
     with _blas_limit(1):
         vendor = measure.vendor_gflops(dtype, square, square, square)
         skinny = [
@@ -142,12 +160,8 @@ def _rates(dtype: str, cores: int, lanes: int) -> Rates:
         ]
     with _blas_limit(cores):
         vendor_all = measure.vendor_gflops(dtype, square, square, square) if cores > 1 else vendor
-    # The kernel scales like bare multiply-adds at best, and to no less than three quarters of that
-    # on the machines seen: less says that the machine was busy just now.
-    bare = measure.peak_gflops(dtype, threads=cores) / peak
-    least, most = max(1.0, 0.75 * bare), max(1.0, 0.95 * bare)
     return Rates(
-        peak=peak,
+        peak=own.peak,
         kernel=KERNEL_SHARE,
         tile=TILE_CYCLES / cycles_per_ns,
         update=UPDATE_CYCLES / cycles_per_ns,
@@ -158,9 +172,9 @@ def _rates(dtype: str, cores: int, lanes: int) -> Rates:
         read=READ_BYTES * cycles_per_ns,
         vendor=vendor,
         half=tuple(max(0.0, short * (vendor / rate - 1)) for rate in skinny),  # type: ignore[arg-type]
-        vendor_all_cores=max(vendor * least, vendor_all),
-        scaling=min(most, max(least, own_all / own)),
-        memory_scaling=max(cores**0.75, memory_all / memory),
+        vendor_all_cores=max(vendor, vendor_all),
+        scaling=own.scaling,
+        memory_scaling=own.memory_scaling,
     )
 
 

@@ -52,6 +52,15 @@ def worker_environment(threads: int) -> dict[str, str]:
     return kept | fixed | {"MKL_DYNAMIC": "FALSE", "PYTHONUTF8": "1", "PYTHONPATH": search_path}
 
 
+def measure_machine(threads: int) -> None:
+    """Let tiercel store its profile of the machine before other processes make it busy.
+
+    Best effort: a failure shows again, with its reason, in tiercel's own worker.
+    """
+    command = [sys.executable, "-c", "import tiercel; tiercel.machine()"]
+    subprocess.run(command, env=worker_environment(threads), check=False, capture_output=True)
+
+
 class Worker:
     """A library in its own process. `hello` must be called once before `ask`."""
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import groupby
 
 from tiercel.bench.case import Case
-from tiercel.bench.crew import Crew, RequestFailed, Worker, WorkerLost
+from tiercel.bench.crew import Crew, RequestFailed, Worker, WorkerLost, measure_machine
 from tiercel.bench.peers import TIERCEL
 from tiercel.bench.results import CaseResult, Overhead, Peak, Timing
 from tiercel.bench.timing import interleave, paired_ratios, spread
@@ -64,6 +64,9 @@ def measure(
     deadline = time.monotonic() + seconds
     done = 0
     for threads, group in groupby(ordered, key=lambda case: case.threads):
+        on_progress(Progress(done, len(ordered), "measuring the machine"))
+        if TIERCEL in libraries:
+            measure_machine(threads)
         on_progress(Progress(done, len(ordered), f"starting {len(libraries)} libraries"))
         with Crew(list(libraries), threads) as crew:
             record.versions |= {name: w.version for name, w in crew.workers.items()}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tiercel")
 
 #: Version of what is measured: a change makes stored profiles obsolete.
-PROFILE = 14
+PROFILE = 15
 
 
 @lru_cache(maxsize=4096)

@@ -51,7 +51,7 @@ def own_gflops(dtype: str, threads: int) -> float:
 
 def pack_gbs(dtype: str, threads: int) -> float:
     """Packing a matrix larger than most caches for two levels of Strassen, GB/s read."""
-    n = 4 * SQUARE
+    n = 2 * SQUARE
     program = lower(get("strassen2"))
     block = blocking(n, n, n, program, tile(host(), dtype), Target(126, 256, 1024, 1024, 1 << 40))
     recipe = Recipe(n, n, n, program, block, dtype, dtype, None, threads, None)

@@ -143,7 +143,8 @@ def _own_speeds(dtype: str, cores: int) -> OwnSpeeds:
     bare = max(1.0, measure.peak_gflops(dtype, repeats=16, threads=cores) / peak)
     kernel = measure.own_gflops(dtype, cores) / measure.own_gflops(dtype, 1)
     packing = measure.pack_gbs(dtype, cores) / measure.pack_gbs(dtype, 1)
-    return OwnSpeeds(peak, min(bare, max(0.95 * bare, kernel)), max(cores**0.75, packing))
+    scaling = max(1.0, min(bare, max(0.95 * bare, kernel)))
+    return OwnSpeeds(peak, scaling, max(cores**0.75, packing))
 
 
 def _rates(dtype: str, cores: int, lanes: int, own: OwnSpeeds) -> Rates:

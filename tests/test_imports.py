@@ -22,13 +22,16 @@ MAY_IMPORT = {
     "planner": {"lower", "schemes", *SERVICES},
     "targets": {"lower", "schemes", *SERVICES},
     "shortcut": {"options", *BELOW_API},
-    "runtime": BELOW_API,  # wires planner and targets
+    "calibration": BELOW_API,  # measures targets for the planner
+    "runtime": {"calibration", *BELOW_API},  # wires planner and targets
+    "epilogues": {"lower"},  # what users write epilogues with
     "options": BELOW_API,  # the vocabulary of api.py
     "frontends": {"options", "runtime", "shortcut", *BELOW_API},
     "api": {"frontends", "options", "runtime", "shortcut", *BELOW_API},  # dispatches on array types
-    "__init__": {"api", "options", "runtime", "frontends", *BELOW_API},
+    "__init__": {"api", "epilogues", "options", "runtime", "frontends", *BELOW_API},
     "bench": {"__init__", "api", "options", "runtime", "frontends", *BELOW_API},
-    "cli": {"__init__", "api", "options", "runtime", "frontends", "bench", *BELOW_API},
+    "commands": {"schemes", *SERVICES},  # subcommands with a file of their own
+    "cli": {"commands", "__init__", "api", "options", "runtime", "frontends", "bench", *BELOW_API},
     "__main__": {"cli"},
 }
 
@@ -45,8 +48,8 @@ HOMES = {
     "scipy": ("bench",),
     "mkl": ("bench",),
     "ml_dtypes": ("bench",),
-    "click": ("cli", "bench"),
-    "rich": ("cli", "bench"),
+    "click": ("cli", "commands", "bench"),
+    "rich": ("cli", "commands", "bench"),
 }
 
 

@@ -1,6 +1,8 @@
 """Profiles survive the disk, and a damaged or older one is measured again."""
 
 import json
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,22 @@ def test_measured_once(empty_cache: Path):
     assert len(calls) == 1
     assert cached("another", measure) == MACHINE
     assert len(calls) == 2
+
+
+def test_a_profile_of_a_busy_machine_is_measured_again(empty_cache: Path):
+    now = time.time()
+    late, fresh = replace(MACHINE, expires=now - 1), replace(MACHINE, expires=now + 1000)
+    assert cached("made-up", lambda: late) == late
+    assert cached("made-up", lambda: fresh) == fresh
+    assert cached("made-up", lambda: MACHINE) == fresh
+
+
+def test_profiles_of_two_dtypes_join():
+    only = [
+        replace(MACHINE, tiles={d: MACHINE.tiles[d]}, rates={d: r})
+        for d, r in MACHINE.rates.items()
+    ]
+    assert only[0] | only[1] == MACHINE
 
 
 def test_a_profile_of_another_version_is_replaced(empty_cache: Path):

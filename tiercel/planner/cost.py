@@ -5,7 +5,7 @@ products runs R' steps of M × N × K sub-problems, whose operands are sums of t
 average and whose result goes to t_C views; without one, R' = t = 1. Within a step:
 
     multiply   R · tiles · (2·mr·nr·k / (peak·kernel) + tile + update·(terms_C/R − 1))
-    stream     row steps · (R/kn) · KN · s / read / (1 + row tiles/4)   packed B, mostly hidden
+    stream     row steps · (R/kn) · KN · s / read / (1 + row tiles/2)   packed B, mostly hidden
     sums of A  column steps · (terms_A + R) · MK/(mk) · s / sum_a      none for the plain product
     sums of B  (terms_B + R) · KN/(kn) · s / sum_b                     none when B is packed
     stage      (column steps · t_A · MK + t_B · KN) · s / stage        KN: none when B is packed
@@ -71,7 +71,7 @@ def kernel_seconds(
 
     multiply = products * _tile_seconds(M, N, K, program, blocking, rates, tile, passes) * 1e9
     row_tiles = blocking.mc // m // tile.mr
-    stream = row_steps * products / (k * n) * b_bytes / rates.read / (1 + row_tiles / 4)
+    stream = row_steps * products / (k * n) * b_bytes / rates.read / (1 + row_tiles / 2)
     move = stream + a_reads * t_a * a_bytes / rates.stage
     move += (2 * t_c * passes - first) * c_bytes / rates.store
     pack = t_b * b_bytes / rates.stage

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from tiercel import cache as disk
 from tiercel.lower.blocking import Tile
@@ -43,7 +44,11 @@ class Rates:
 
 @dataclass(frozen=True)
 class Machine:
-    """A CPU as the planner sees it. ``tiles``: the micro-kernel's shape by compute dtype."""
+    """A CPU as the planner sees it. ``tiles``: the micro-kernel's shape by compute dtype.
+
+    ``expires``: Unix time from which it is measured again, because other programs were running;
+    None for a profile that stays.
+    """
 
     name: str
     isa: str
@@ -55,6 +60,7 @@ class Machine:
     rates: Mapping[str, Rates]
     fingerprint: str
     measured: bool
+    expires: float | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -66,6 +72,11 @@ class Machine:
                 f"NumPy {r.vendor:.0f} on one core, {r.vendor_all_cores:.0f} on all"
             )
         return "\n".join(lines)
+
+    def __or__(self, other: Machine) -> Machine:
+        """Also the dtypes of ``other``, a profile of the same machine."""
+        tiles, rates = {**self.tiles, **other.tiles}, {**self.rates, **other.rates}
+        return replace(self, tiles=tiles, rates=rates)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1)
@@ -86,7 +97,9 @@ def cached(fingerprint: str, measure: Callable[[], Machine]) -> Machine:
     stored = disk.load("machine", fingerprint)
     if stored is not None:
         try:
-            return Machine.from_json(stored.decode())
+            machine = Machine.from_json(stored.decode())
+            if machine.expires is None or time.time() < machine.expires:
+                return machine
         except (ValueError, KeyError, TypeError):  # written by another version
             pass
     machine = measure()

@@ -1,4 +1,4 @@
-"""Short measurements of this machine for the planner's cost model (about 0.3 s per dtype)."""
+"""Short measurements of this machine for the planner's cost model; see ``calibration.py``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from tiercel.lower.blocking import Target, Tile, blocking
+from tiercel.lower.blocking import Target, Tile, blocking, ceil_div
 from tiercel.lower.program import lower
 from tiercel.lower.recipe import Recipe
-from tiercel.schemes import get
 from tiercel.targets.cpu.compile import fma_chains
 from tiercel.targets.cpu.isa import Isa, host
-from tiercel.targets.cpu.kernel import execute, pack
+from tiercel.targets.cpu.kernel import execute
 from tiercel.targets.cpu.peak import chain_count
 
 SQUARE = 768  # large enough for full speed, 10 ms on one AVX2 core
@@ -37,27 +36,38 @@ def peak_gflops(dtype: str, repeats: int = 8, threads: int = 1) -> float:
     return threads * 2 * chain_count(isa.registers) * isa.lanes(dtype) * n / best / 1e9
 
 
+def square_for(threads: int) -> int:
+    """A square that keeps ``threads`` cores busy for about as long as SQUARE keeps one (10 ms)."""
+    return round(SQUARE * threads**0.4 / 96) * 96
+
+
+def square_target(n: int, threads: int) -> Target:
+    """Block sizes that cut an n × n product into exactly four tasks a thread, nearly square."""
+    tasks = 4 * threads if threads > 1 else 1
+    down = max(d for d in range(1, tasks + 1) if tasks % d == 0 and d * d <= tasks)
+    return Target(ceil_div(n, down), 256, 4096, ceil_div(n, tasks // down), 1 << 40)
+
+
 def own_gflops(dtype: str, threads: int) -> float:
     """The own classical kernel on a square product, GFLOP/s."""
-    n = SQUARE
+    n = square_for(threads)
+    return _gflops(n, n, n, _own_square(dtype, n, threads))
+
+
+def vendor_share(dtype: str) -> float:
+    """NumPy's speed over the own classical kernel's on one core: median of pairs, in turns."""
+    own = _own_square(dtype, SQUARE, 1)
+    a, b, c = _operands(SQUARE, SQUARE, SQUARE, dtype)
+    pairs = [(_seconds(own), _seconds(lambda: np.matmul(a, b, out=c))) for _ in range(6)]
+    return float(np.median([ours / numpys for ours, numpys in pairs[1:]]))
+
+
+def _own_square(dtype: str, n: int, threads: int) -> Callable[[], object]:
     program = lower(None)
-    rows = max(12, n // (4 * threads))  # four tasks a thread, so that none waits long
-    target = Target(rows, 256, 4096, 4096, 1 << 40)
-    block = blocking(n, n, n, program, tile(host(), dtype), target)
+    block = blocking(n, n, n, program, tile(host(), dtype), square_target(n, threads))
     recipe = Recipe(n, n, n, program, block, dtype, dtype, None, threads, None)
     a, b, c = _operands(n, n, n, dtype)
-    return _gflops(n, n, n, lambda: execute(recipe, a, b, c))
-
-
-def pack_gbs(dtype: str, threads: int) -> float:
-    """Packing a matrix larger than most caches for two levels of Strassen, GB/s read."""
-    n = 2 * SQUARE
-    program = lower(get("strassen2"))
-    block = blocking(n, n, n, program, tile(host(), dtype), Target(126, 256, 1024, 1024, 1 << 40))
-    recipe = Recipe(n, n, n, program, block, dtype, dtype, None, threads, None)
-    b, _, _ = _operands(n, n, n, dtype)
-    pack(recipe, b)
-    return b.nbytes / min(_seconds(lambda: pack(recipe, b)) for _ in range(3)) / 1e9
+    return lambda: execute(recipe, a, b, c)
 
 
 def vendor_gflops(dtype: str, M: int, N: int, K: int) -> float:
@@ -73,7 +83,7 @@ def _operands(M: int, N: int, K: int, dtype: str) -> tuple[np.ndarray, np.ndarra
     return a, b, np.empty((M, N), dtype)
 
 
-def _gflops(M: int, N: int, K: int, run: Callable[[], object], repeats: int = 7) -> float:
+def _gflops(M: int, N: int, K: int, run: Callable[[], object], repeats: int = 5) -> float:
     """Best of a few runs: a busy neighbour makes a machine slower, never faster."""
     run()
     return 2 * M * N * K / min(_seconds(run) for _ in range(repeats)) / 1e9

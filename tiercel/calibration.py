@@ -26,7 +26,7 @@ from tiercel.planner.problem import Problem
 log = logging.getLogger("tiercel")
 
 #: Version of what is measured: a change makes stored profiles obsolete.
-VERSION = 17
+VERSION = 18
 
 #: The kernels in machine cycles (AVX2, Zen 3): share of peak in deep tiles, cycles a register tile
 #: costs beside its multiplications and that one more destination adds, bytes a cycle of each stage.
@@ -35,9 +35,9 @@ SUM_BYTES, STAGE_BYTES, STORE_BYTES = 15.0, 3.8, 3.0
 #: Bytes a cycle that one core reads from memory.
 READ_BYTES = 4.5
 
-#: Bare multiply-adds, which share nothing but the clock, gain at least this share of the cores on
-#: an idle machine (16 cores of AVX-512: 13). A profile with less is kept for so many seconds.
-IDLE, BUSY_PROFILE = 0.78, 600
+#: On an idle machine a process gets this share of the cores. A profile measured with less is kept
+#: for so many seconds, with at least a typical scaling.
+IDLE, BUSY_PROFILE, TYPICAL = 0.85, 600, 0.75
 
 #: Packing gains this share of what multiplying gains from more cores (two cores: 1.8 of 1.9).
 PACKING = 0.95
@@ -126,11 +126,11 @@ def _on_all_cores(machine: Machine, dtype: str) -> Machine:
         if ALIKE[0] * vendor <= own <= ALIKE[1] * vendor:
             break
     scaling = max(1.0, min(cores, own / alone))
-    bare = measure.peak_gflops(dtype, repeats=8, threads=cores) / machine.rates[dtype].peak
-    if bare < IDLE * cores:
-        log.info("%.1f of %d cores were idle: measured again in %d s", bare, cores, BUSY_PROFILE)
+    free = measure.cores_free(dtype, cores)
+    if free < IDLE * cores:
+        log.info("%.1f of %d cores were idle: measured again in %d s", free, cores, BUSY_PROFILE)
         machine = replace(machine, expires=time.time() + BUSY_PROFILE)
-        scaling = max(scaling, IDLE * cores)
+        scaling = max(scaling, TYPICAL * cores)
     machine = _with(machine, dtype, scaling=scaling, memory_scaling=max(1.0, PACKING * scaling))
     predicted = _predicted_gflops(machine, dtype, cores)
     # A NumPy that stays this slow was disturbed: believing it would lose to the real one.

@@ -26,14 +26,23 @@ def tile(isa: Isa, dtype: str) -> Tile:
     return Tile(mr, nr, max(isa.lanes(dtype), 8), np.dtype(dtype).itemsize)
 
 
-def peak_gflops(dtype: str, repeats: int = 8, threads: int = 1) -> float:
-    """Multiply-add peak of ``threads`` cores together, GFLOP/s: the best of a few short runs."""
-    isa, run = host(), fma_chains(dtype)
-    n = 200_000 if threads == 1 else 4_000_000  # 0.4 ms; long beside the start of threads
-    with ThreadPoolExecutor(threads) as team:
-        together = run if threads == 1 else lambda n: list(team.map(run, [n] * threads))
-        best = min(_seconds(lambda: together(n)) for _ in range(repeats))
-    return threads * 2 * chain_count(isa.registers) * isa.lanes(dtype) * n / best / 1e9
+def peak_gflops(dtype: str) -> float:
+    """Multiply-add peak of one core, GFLOP/s: the best of a few short runs."""
+    isa, run, n = host(), fma_chains(dtype), 200_000  # 0.4 ms
+    best = min(_seconds(lambda: run(n)) for _ in range(8))
+    return 2 * chain_count(isa.registers) * isa.lanes(dtype) * n / best / 1e9
+
+
+def cores_free(dtype: str, cores: int) -> float:
+    """Cores that ``cores`` busy threads really get: processor over wall-clock time, median."""
+    run, n = fma_chains(dtype), 8_000_000  # 15 ms: long beside the start of threads
+    shares = []
+    with ThreadPoolExecutor(cores) as team:
+        for _ in range(3):
+            used, start = time.process_time(), time.perf_counter()
+            list(team.map(run, [n] * cores))
+            shares.append((time.process_time() - used) / (time.perf_counter() - start))
+    return float(np.median(shares))
 
 
 def square_for(threads: int) -> int:

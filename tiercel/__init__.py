@@ -20,8 +20,9 @@ from tiercel.errors import (
 )
 
 if TYPE_CHECKING:
-    from tiercel import schemes
+    from tiercel import epilogues, schemes
     from tiercel.cache import cache_dir
+    from tiercel.lower.epilogue import epilogue
     from tiercel.runtime import machine, release_workspace
 
 __version__ = "0.1.0"
@@ -29,6 +30,8 @@ __version__ = "0.1.0"
 #: Imported when first used: name -> module that has it (or is it).
 _LATER = {
     "cache_dir": "tiercel.cache",
+    "epilogue": "tiercel.lower.epilogue",
+    "epilogues": "tiercel.epilogues",
     "machine": "tiercel.runtime",
     "release_workspace": "tiercel.runtime",
     "schemes": "tiercel.schemes",
@@ -40,6 +43,8 @@ __all__ = [
     "TiercelTypeError",
     "TiercelValueError",
     "cache_dir",
+    "epilogue",
+    "epilogues",
     "linear",
     "machine",
     "matmul",

@@ -15,7 +15,7 @@ from tiercel.errors import (
     TiercelTypeError,
     TiercelValueError,
 )
-from tiercel.options import DEFAULT, checked_options
+from tiercel.options import DEFAULT, Options, checked_options
 from tiercel.shortcut import is_numpys
 
 
@@ -48,12 +48,13 @@ def matmul(
     /,
     out: Any = None,
     *,
-    epilogue: str | None = None,
+    epilogue: Any = None,
     bias: Any = None,
     accuracy: str | float | None = None,
     workspace: int | str | None = None,
     scheme: Any = None,
     threads: int | None = None,
+    batch_invariant: bool = False,
 ) -> Any:
     """Matrix product ``epilogue(a @ b + bias)``, with the semantics of ``np.matmul``.
 
@@ -76,7 +77,8 @@ def matmul(
         must have the result's dtype, and no argument may require grad.
     epilogue
         "relu", "gelu", "gelu_tanh" or "silu": applied to every element before it is rounded
-        to the result's dtype. Real floating dtypes only.
+        to the result's dtype. Real floating dtypes only. Arrays also take an epilogue traced by
+        `epilogue`, with ``given`` operands if it has any; its outputs are then the result.
     bias
         Vector (N,), added to every row before the epilogue.
     accuracy
@@ -90,6 +92,10 @@ def matmul(
     threads
         Upper bound on tiercel's own threads. Default: all that the process may use. NumPy's
         threads are set with threadpoolctl.
+    batch_invariant
+        Tensors only: a row of the result has the same bits whatever the other rows are and however
+        many, on one machine. Runs the own classical kernel with one order of summation, whatever is
+        fastest.
 
     Raises
     ------
@@ -106,7 +112,7 @@ def matmul(
     """
     plain = (
         epilogue is None and bias is None and accuracy is None
-        and workspace is None and scheme is None and threads is None
+        and workspace is None and scheme is None and threads is None and not batch_invariant
     )  # fmt: skip
     if (
         plain and type(a) is _ndarray and type(b) is _ndarray
@@ -119,7 +125,9 @@ def matmul(
             pass  # The long way finds the same fault and explains it.
     try:
         options = (
-            DEFAULT if plain else checked_options(epilogue, accuracy, workspace, scheme, threads)
+            DEFAULT
+            if plain
+            else checked_options(epilogue, accuracy, workspace, scheme, threads, batch_invariant)
         )
         if (
             epilogue is None and bias is None and type(a) is _ndarray and type(b) is _ndarray
@@ -129,7 +137,7 @@ def matmul(
                 return np.matmul(a, b, out=out)
             except (TypeError, ValueError):
                 pass  # An out that does not fit: the long way explains it.
-        return _frontend(type(a), type(b)).matmul(a, b, out, bias, options)
+        return _frontend(type(a), type(b), options=options).matmul(a, b, out, bias, options)
     except TiercelError as error:
         raise _with_operands(error, "matmul", a=a, b=b) from None
 
@@ -140,11 +148,12 @@ def linear(
     bias: Any = None,
     *,
     out: Any = None,
-    epilogue: str | None = None,
+    epilogue: Any = None,
     accuracy: str | float | None = None,
     workspace: int | str | None = None,
     scheme: Any = None,
     threads: int | None = None,
+    batch_invariant: bool = False,
 ) -> Any:
     """Linear layer ``epilogue(x @ w.T + bias)``: x (..., K), w (N, K), bias (N,) -> (..., N).
 
@@ -157,13 +166,15 @@ def linear(
     """
     plain = (
         epilogue is None and accuracy is None
-        and workspace is None and scheme is None and threads is None
+        and workspace is None and scheme is None and threads is None and not batch_invariant
     )  # fmt: skip
     try:
         options = (
-            DEFAULT if plain else checked_options(epilogue, accuracy, workspace, scheme, threads)
+            DEFAULT
+            if plain
+            else checked_options(epilogue, accuracy, workspace, scheme, threads, batch_invariant)
         )
-        return _frontend(type(x), type(w)).linear(x, w, bias, out, options)
+        return _frontend(type(x), type(w), options=options).linear(x, w, bias, out, options)
     except TiercelError as error:
         raise _with_operands(error, "linear", x=x, w=w) from None
 
@@ -206,32 +217,35 @@ def patch(
     accuracy: str | float = "standard",
     pack_weights: bool = False,
     workspace: int | str | None = None,
+    batch_invariant: bool = False,
     dry_run: bool = False,
 ) -> Any:
     """Let the linear layers of a PyTorch model run here; nothing else about it changes.
 
-    The ``forward`` of every module that is exactly ``torch.nn.Linear`` (the model itself, too) is
-    replaced by `linear` with the given options. Modules, parameters, ``state_dict``, hooks,
-    copies and wrappers stay what they are; a pickled model is an ordinary one. Returns a report:
-    a table of the layers when printed, and a context manager that undoes the patch; it is falsy,
-    so that ``model = patch(model) or model`` works. `unpatch` undoes it at any time.
+    The ``forward`` of every module that computes as ``torch.nn.Linear`` does (the model itself,
+    too), or as the ``Conv1D`` of Transformers, is replaced by `linear` with the given options.
+    Modules, parameters, ``state_dict``, hooks, copies and wrappers stay what they are; a pickled
+    model is an ordinary one. Returns a report: a table of the layers when printed, with the shapes
+    seen until then, their plans and predicted gains; and a context manager that undoes the patch.
+    It is falsy, so that ``model = patch(model) or model`` works. `unpatch` undoes it at any time.
 
     Parameters
     ----------
     filter
         ``filter(name, module)`` says whether a layer may be patched.
-    accuracy, workspace
+    accuracy, workspace, batch_invariant
         As for `matmul`.
     pack_weights
-        Keep a packed copy of each weight that does not require grad: 1 to 3 times its memory,
-        listed in the report. It is renewed when the weight is replaced or changed in place, as
-        torch counts changes; writes through ``weight.data`` are not counted: call `patch` again.
+        Keep a packed copy of each weight that does not require grad: 1 to 6 times its memory,
+        listed in the report, until `unpatch`. It is renewed when the weight is replaced or changed
+        in place, as torch counts changes. Writes through ``weight.data`` are not counted; those
+        that change all of a weight are noticed, after others call `patch` again.
     dry_run
         Only report.
 
     Raises ``TiercelRuntimeError`` without PyTorch, ``TiercelTypeError`` for what is not a module.
     """
-    options = checked_options(None, accuracy, workspace, None, None)
+    options = checked_options(None, accuracy, workspace, None, None, batch_invariant)
     return _installed_torch_frontend().patch(model, filter, options, pack_weights, dry_run)
 
 
@@ -313,6 +327,11 @@ def plan(
         if layout not in ("row", "col", "strided"):
             raise TiercelValueError(f"layout {layout!r} is not known; allowed: 'row', 'col'")
     options = checked_options(epilogue, accuracy, workspace, scheme, threads)
+    if options.is_traced:
+        raise TiercelTypeError(
+            f"plans know named epilogues only, not {options.epilogue}; leave it out: the product "
+            "is planned without it, and it is computed from the product"
+        )
     return plan_for(
         Problem(
             M=M, N=N, K=K, dtype=name, layout_a=layout_a, layout_b=layout_b,
@@ -322,7 +341,7 @@ def plan(
     )  # fmt: skip
 
 
-def _frontend(*types: type) -> Any:
+def _frontend(*types: type, options: Options = DEFAULT) -> Any:
     """The frontend of the first type that has one of its own; NumPy's for all others."""
     # Not cached, and imported by statements: torch.compile traces this, and can do so.
     for kind in types:
@@ -331,7 +350,16 @@ def _frontend(*types: type) -> Any:
         for base in kind.__mro__:
             root = base.__module__.partition(".")[0]
             if root != "numpy" and root in _FRONTENDS:
+                if options.is_traced:
+                    raise TiercelTypeError(
+                        f"{options.epilogue} works on NumPy arrays; allowed for {root}: the name "
+                        "of an epilogue, or none"
+                    )
                 return _FRONTENDS[root]()
+    if options.batch_invariant:
+        raise TiercelTypeError(
+            "batch_invariant=True is made for tensors; allowed: PyTorch tensors, or leave it out"
+        )
     return _numpy_frontend()
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -28,28 +28,37 @@ _UNITS = {
 class Options:
     """Checked options of one product; equal options make equal plans.
 
-    ``epilogue`` is the name of an elementwise function or None. ``accuracy`` is a class name or
+    ``epilogue`` is the name of an elementwise function, a ``Given`` (a traced epilogue with its
+    operands) or None. ``accuracy`` is a class name or
     a bound on the error growth over the classical product. ``workspace`` counts bytes, None means
     no cap. ``scheme`` is None (the planner chooses), a name or a ``Scheme``. ``threads`` is None
-    (as many as the process may use) or a positive count.
+    (as many as the process may use) or a positive count. ``batch_invariant``: a row of the result
+    has the same bits whatever the other rows are.
     """
 
-    epilogue: str | None = None
+    epilogue: Any = None
     accuracy: str | float = "standard"
     workspace: int | None = None
     scheme: Any = None
     threads: int | None = None
+    batch_invariant: bool = False
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether the epilogue is a traced one, with its operands."""
+        return self.epilogue is not None and not isinstance(self.epilogue, str)
 
 
 DEFAULT = Options()
 
 
 def checked_options(
-    epilogue: str | None = None,
+    epilogue: Any = None,
     accuracy: str | float | None = None,
     workspace: int | str | None = None,
     scheme: Any = None,
     threads: int | None = None,
+    batch_invariant: bool = False,
 ) -> Options:
     """Options from what the caller typed.
 
@@ -62,32 +71,51 @@ def checked_options(
     Traceback (most recent call last):
       ...
     tiercel.errors.TiercelValueError: epilogue='tanh' is not known; allowed: \
-'relu', 'gelu', 'gelu_tanh', 'silu', or None
+'relu', 'gelu', 'gelu_tanh', 'silu', a traced epilogue (tiercel.epilogue), or None
     """
+    if (given := _given(epilogue)) is not None:
+        # Not through the cache, which would keep the operands' memory.
+        plain = checked_options(None, accuracy, workspace, scheme, threads, batch_invariant)
+        return replace(plain, epilogue=given)
     try:
-        return _checked(epilogue, accuracy, workspace, scheme, threads)
+        return _checked(epilogue, accuracy, workspace, scheme, threads, batch_invariant)
     except TypeError:
         # An unhashable value cannot be looked up; checking it directly names the culprit.
-        return _checked.__wrapped__(epilogue, accuracy, workspace, scheme, threads)
+        return _checked.__wrapped__(epilogue, accuracy, workspace, scheme, threads, batch_invariant)
 
 
 # typed: True == 1 in a cache key, but only 1 is a number of threads.
 @lru_cache(maxsize=256, typed=True)
-def _checked(epilogue, accuracy, workspace, scheme, threads) -> Options:
+def _checked(epilogue, accuracy, workspace, scheme, threads, batch_invariant) -> Options:
     return Options(
         epilogue=_epilogue(epilogue),
         accuracy=_accuracy(accuracy),
         workspace=_workspace(workspace),
         scheme=_scheme(scheme),
         threads=_threads(threads),
+        batch_invariant=_switch(batch_invariant),
     )
+
+
+def _given(epilogue: Any) -> Any:
+    """A traced epilogue with its operands; None for everything else."""
+    if epilogue is None or isinstance(epilogue, str):
+        return None
+    from tiercel.lower.epilogue import Epilogue, Given
+
+    if isinstance(epilogue, Epilogue):
+        return epilogue.given()
+    return epilogue if isinstance(epilogue, Given) else None
 
 
 def _epilogue(name: Any) -> str | None:
     if name is None or (isinstance(name, str) and name in EPILOGUES):
         return name
     allowed = ", ".join(map(repr, EPILOGUES))
-    raise _error_for(name, str)(f"epilogue={name!r} is not known; allowed: {allowed}, or None")
+    raise _error_for(name, str)(
+        f"epilogue={name!r} is not known; allowed: {allowed}, a traced epilogue "
+        "(tiercel.epilogue), or None"
+    )
 
 
 def _accuracy(value: Any) -> str | float:
@@ -138,6 +166,12 @@ def _threads(value: Any) -> int | None:
     raise _error_for(value, int)(
         f"threads={value!r} is not a thread count; allowed: an int >= 1, or None for all allowed"
     )
+
+
+def _switch(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise TiercelTypeError(f"batch_invariant={value!r} is not a switch; allowed: True or False")
 
 
 def _is_count(value: Any) -> bool:

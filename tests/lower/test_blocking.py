@@ -137,6 +137,31 @@ def test_buffers_of_a_thread_do_not_overlap(case: Case):
     assert b.private % PAGE == 0
 
 
+@given(case=cases, views=st.integers(1, 8))
+def test_outer_level_has_room_for_one_more_staged_block(case: Case, views: int):
+    """It stages a view beside the block that it is summed into, with scales for every view."""
+    p, tile = case.program, case.tile
+    b = blocking(case.M, case.N, case.K, p, tile, case.target, by_row=case.by_row, views=views)
+    a_blocks, b_blocks, c_blocks = p.planes * p.m * p.k, p.planes * p.k * p.n, p.planes * p.m * p.n
+    scales = views * b.pack_panels * tile.nr * tile.size
+    regions = [
+        (b.at_stage_a, (a_blocks + 1) * b.a_block),
+        (b.at_pack_a, b.a_block),
+        (b.at_scratch, c_blocks * b.c_block),
+        (b.at_stage_b, b_blocks * (b.b_block + scales) + b.b_block),
+        (b.at_tables, 8 * sum(map(p.terms, "abc"))),
+    ]
+    ends = [start + nbytes for start, nbytes in regions]
+    starts = [start for start, _ in regions[1:]] + [b.private]
+    assert all(end <= start for end, start in zip(ends, starts, strict=True))
+
+
+@given(case=cases, threads=st.integers(1, 64))
+def test_workspace_is_packed_b_and_a_region_per_thread(case: Case, threads: int):
+    b = case.blocking
+    assert b.workspace(threads) == b.packed + threads * b.private
+
+
 @given(case=cases)
 def test_blocks_are_aligned_for_every_vector(case: Case):
     b = case.blocking

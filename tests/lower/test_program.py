@@ -82,6 +82,14 @@ def test_lowering_keeps_the_number_of_terms(name: str):
     assert tuple(program.terms(operand) for operand in "abc") == scheme.nonzeros
 
 
+@pytest.mark.parametrize(
+    ("name", "widest"), [("strassen", (2, 2, 2)), ("winograd", (4, 4, 4)), ("laderman", (7, 7, 9))]
+)
+def test_widest_sum_of_each_operand(name: str, widest: tuple[int, int, int]):
+    program = lower(schemes.get(name))
+    assert tuple(program.widest(operand) for operand in "abc") == widest
+
+
 def test_program_reads_like_the_scheme():
     lines = str(lower(schemes.get("strassen"))).splitlines()
     assert lines[0] == "strassen: 7 products, grid 2×2×2"

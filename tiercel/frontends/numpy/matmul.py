@@ -25,6 +25,10 @@ from tiercel.options import Options
 
 def matmul(a: Any, b: Any, out: Any, bias: Any, options: Options) -> Any:
     """``epilogue(a @ b + bias)`` with the semantics of ``np.matmul``; see ``tiercel.matmul``."""
+    if options.is_traced:
+        from tiercel.frontends.numpy.traced import traced_product
+
+        return traced_product(matmul, a, b, out, bias, options)
     out = unwrapped(out)
     packed = b if type(b) is Packed else None
     x, y = as_plain_array(a), packed.source if packed else as_plain_array(b)

@@ -1,0 +1,163 @@
+"""The CUDA C++ that is generated: complete, readable, and laid out as the host packs it."""
+
+import numpy as np
+import pytest
+
+import tiercel
+from tiercel import epilogues as ep
+from tiercel.errors import TiercelValueError
+from tiercel.lower.epilogue import Array
+from tiercel.lower.epilogue.cuda import prelude, source
+from tiercel.lower.epilogue.cuda_expression import CALLS
+from tiercel.lower.epilogue.cuda_params import pack_params, params_dtype
+from tiercel.lower.epilogue.derivative import RULES
+from tiercel.lower.epilogue.operations import OPERATIONS
+from tiercel.lower.epilogue.reference import NUMPY
+
+M, N = 64, 128
+
+
+def apply_of(epilogue, of=(M, N), /, **operands):
+    """The body of ``apply``, without indentation."""
+    arrays = {name: x if isinstance(x, Array) else Array(x) for name, x in operands.items()}
+    text = source(epilogue.bind(of, arrays, None, "bfloat16"))
+    body = text.split("ColumnPartials& column_partials) {\n")[1].split("\n  }\n")[0]
+    return [line.strip() for line in body.splitlines()]
+
+
+def test_every_operation_has_every_lowering():
+    functions = {name for name, x in OPERATIONS.items() if not x.symbol and name != "where"}
+    assert NUMPY.keys() == OPERATIONS.keys()
+    assert CALLS.keys() == functions
+    conditions = {name for name, x in OPERATIONS.items() if x.gives == "bool"}
+    assert RULES.keys() == (OPERATIONS.keys() - conditions) | {"interleave", "cast"}
+
+
+def test_elementwise_values_share_a_loop_and_shared_ones_a_variable():
+    biased = tiercel.epilogue(bias="row")(lambda acc, bias: ep.gelu(acc + bias))
+    assert apply_of(biased, bias=(N,)) == [
+        "#pragma unroll",
+        "for (int i = 0; i < 2; ++i) {",
+        "const float t0 = acc[i] + rows.bias[i];",
+        "outputs.out[i] = t0 * normal_cdf(t0);",
+        "}",
+    ]
+
+
+def test_pairs_are_the_two_lanes():
+    assert apply_of(ep.swiglu) == ["outputs.out[0] = acc[0] * sigmoid(acc[0]) * acc[1];"]
+    turned = apply_of(ep.rope, cos=(M, 16), sin=(M, 16), rotated=None)
+    assert turned[:3] == [
+        "float t0[2];",
+        "t0[0] = acc[0] * tile.cos[0] - acc[1] * tile.sin[0];",
+        "t0[1] = acc[1] * tile.cos[0] + acc[0] * tile.sin[0];",
+    ]
+
+
+def test_a_value_that_no_column_changes_is_computed_before_the_loop():
+    lines = apply_of(ep.rms_apply, sum_of_squares=(M, 1), width=None)
+    assert lines[0] == (
+        "const float t0 = rsqrtf(columns.sum_of_squares / scalars.width + scalars.eps);"
+    )
+    assert lines[3] == "outputs.out[i] = acc[i] * t0;"
+
+
+def test_a_derivative_of_half_the_columns_has_four_lanes():
+    lines = apply_of(ep.swiglu.vjp, acc=Array((M, 2 * N), "bfloat16"))
+    assert "for (int i = 0; i < 2; ++i) {" in lines
+    assert any(line.startswith("outputs.d_acc[2 * i + 1] = ") for line in lines)
+
+
+def test_reductions_fold_into_partials():
+    lines = apply_of(ep.cross_entropy, target=Array((M, 1), "int64"))
+    assert "row_partials.picked += col + i == columns.target ? acc[i] : 0.0f;" in lines
+    assert lines[-1] == "fold(row_partials.lse, lse_lanes);"
+    columns = apply_of(ep.bias.vjp, bias=(N,))
+    assert "column_partials.d_bias[i] += acc[i];" in columns
+
+
+def test_columns_beyond_the_last_change_no_partial_result():
+    lines = apply_of(ep.rms_statistics, (M, 9))
+    assert lines[0] == "const int valid = valid_lanes(p, col);"
+    assert "row_partials.sum_of_squares += i < valid ? acc[i] * acc[i] : 0.0f;" in lines
+
+
+def test_the_text_says_what_it_computes():
+    arrays = {"residual": Array((M, N), "bfloat16"), "gamma": Array((N,), "bfloat16")}
+    text = source(ep.residual_rms.bind((M, N), arrays, None, "bfloat16"))
+    assert "// residual_rms(acc, residual: tile bfloat16, gamma: row bfloat16)" in text
+    assert "//   sum_of_squares (M, 1) float32, one per tile = row_sum(t0 * t0)" in text
+    assert "Array<const bf16> residual;" in text
+    assert max(map(len, text.splitlines())) <= 110
+    assert all(line == line.rstrip() for line in text.splitlines())
+
+
+def test_layout_decides_how_lanes_are_read():
+    def tile_load(strides, address=64):
+        array = Array((M, N), "bfloat16", strides, address)
+        text = source(ep.residual.bind((M, N), {"residual": array}))
+        return next(line.strip() for line in text.splitlines() if "load_lanes" in line)
+
+    start = "load_lanes(values.residual, p.residual.data + row * p.residual.row + col"
+    assert tile_load((N, 1)) == f"{start});"
+    assert tile_load((N, 1), 66) == f"{start}, 1, 2);"
+    assert tile_load((1, M)) == f"{start} * p.residual.column, p.residual.column, 2);"
+
+
+def test_names_that_cpp_reserves():
+    made = tiercel.epilogue(lambda acc, default, γ: {"float": acc * default + γ})
+    text = source(made.bind((M, N), {"default": Array((N,)), "γ": Array(None)}))
+    assert "rows.default_[i] + scalars.u03b3" in text
+    assert "outputs.float_[i] = " in text
+
+
+def test_integers_are_compared_as_integers():
+    first = tiercel.epilogue(lambda acc: ep.where(ep.column_index(acc) < 20000001, acc, 0.5))
+    assert "outputs.out[i] = col + i < 20000001 ? acc[i] : 0.5f;" in apply_of(first)
+
+
+def test_pairs_need_an_even_number_of_columns():
+    made = tiercel.epilogue(lambda acc: ep.interleave(acc, acc))
+    with pytest.raises(TiercelValueError, match="odd number of them; allowed: even N"):
+        source(made.bind((4, 9), {}))
+
+
+def test_a_sum_over_a_batch_is_no_tile():
+    arrays = {"residual": Array((M, N))}
+    with pytest.raises(TiercelValueError, match="'d_residual' sums over the matrices"):
+        source(ep.residual.vjp.bind((2, M, N), arrays))
+
+
+def test_parameters_are_packed_as_the_struct_declares_them():
+    arrays = {
+        "cos": Array((M, 16), "float32", (16, 1), 4096),
+        "sin": Array((1, 16), "float32", None, 8192),
+        "rotated": Array(None),
+    }
+    instance = ep.rope.bind((M, N), arrays, None, "bfloat16")
+    text = source(instance).split("struct Params {")[1].split("};")[0]
+    order = [line.split()[-1].rstrip(";") for line in text.splitlines()[2:] if line.strip()]
+    assert [f"_{name}" for name in order] == list(params_dtype(instance).names or ())[1:]
+    out = Array((2, M, N), "bfloat16", (M * N, N, 1), 64)
+    packed = pack_params(instance, N, arrays | {"rotated": 7.0, "out": out})
+    found = np.frombuffer(packed, params_dtype(instance))[0]
+    assert found["_columns"] == N
+    assert found["_cos"].item() == (4096, 0, 16, 1, 16)
+    assert found["_sin"].item() == (8192, 0, 0, 1, 16)
+    assert found["_rotated"] == 7
+    assert found["_out"].item() == (64, M * N, N, 1)
+
+
+def test_packing_fills_defaults_and_misses_operands_by_name():
+    arrays = {"sum_of_squares": Array((M, 1), "float32", None, 16), "width": Array(None)}
+    instance = ep.rms_apply.bind((M, N), arrays)
+    packed = pack_params(instance, N, {"sum_of_squares": arrays["sum_of_squares"], "width": 8})
+    found = np.frombuffer(packed, params_dtype(instance))[0]
+    assert found["_eps"] == np.float32(1e-6)
+    assert found["_out"]["data"] == 0
+    with pytest.raises(TiercelValueError, match="operand 'width' is missing"):
+        pack_params(instance, N, {"sum_of_squares": arrays["sum_of_squares"]})
+
+
+def test_the_prelude_includes_nothing():
+    assert "#include" not in prelude()

@@ -1,0 +1,228 @@
+"""CUDA C++ for the body of an epilogue: which values get variables, in which order, in which loops.
+
+A call has two lanes of the accumulator, so a value has 1, 2 or 4: statements of the same number of
+lanes share a loop. A value that is used once is written where it is used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from tiercel.lower.epilogue.cuda_expression import Index, Named, expression
+from tiercel.lower.epilogue.cuda_names import identifier
+from tiercel.lower.epilogue.graph import Node, Reduction, node_of
+from tiercel.lower.epilogue.instance import Instance, Partial
+
+_LEAVES = ("acc", "operand", "constant", "repeat", "index")
+
+_TYPES = {"float": "float", "bool": "bool", "int": "long long"}
+
+
+def lanes(width: int | None) -> int:
+    """Elements of a value of this width that a call computes.
+
+    >>> [lanes(width) for width in (-1, 0, 1)]
+    [1, 2, 4]
+    """
+    return 2 ** (1 + (width or 0))
+
+
+@dataclass(eq=False)
+class _Statement:
+    """``target = of`` for every lane; lanes 0: once, for a value that no column changes.
+
+    ``target``: "variable", "output" (a tile's name), "partial", or "folded" (a log-sum-exp, which
+    takes all lanes at once from the variable ``name``).
+    """
+
+    lanes: int
+    of: Node
+    target: str
+    name: str = ""
+    partial: Partial | None = None
+    needs: frozenset[Node] = frozenset()
+    group: int = -1
+
+
+def body(instance: Instance) -> list[str]:
+    """The lines that compute the outputs and fold the partial results of one call."""
+    return _Body(instance).lines()
+
+
+class _Body:
+    """The statements of one instance, while they are named, ordered and printed."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.width = instance.width
+        self.named = _named(instance)
+        self.statements = self._statements()
+        self.order = self._ordered()
+        self.names = self._variables()
+
+    def lines(self) -> list[str]:
+        arrays = [
+            f"{_TYPES[self.instance.type[x]]} {named.name}[{lanes(self.width[x])}];"
+            for x, named in self.names.items()
+            if named.indexed
+        ] + [
+            f"float {identifier(s.name)}_lanes[{s.lanes}];"
+            for s in self.statements
+            if s.target == "lanes"
+        ]
+        groups: dict[int, list[_Statement]] = {}
+        for statement in self.order:
+            groups.setdefault(statement.group, []).append(statement)
+        return arrays + [line for group in groups.values() for line in self._printed(group)]
+
+    def _statements(self) -> list[_Statement]:
+        made: list[_Statement] = []
+        for x in self.instance.nodes:
+            if x in self.named:
+                made.append(self._statement(x, "variable"))
+        for name, out in self.instance.epilogue.outputs.items():
+            partials = [p for p in self.instance.partials if p.name == name]
+            x = node_of(out)
+            if not partials:
+                made.append(self._statement(x, "output", name))
+            elif partials[0].kind == "logsumexp":
+                made.append(self._statement(x, "lanes", name))
+                made.append(_Statement(lanes(self.width[x]), x, "folded", name, partials[0]))
+            else:
+                made.append(self._statement(x, "partial", name, partials[0]))
+        return made
+
+    def _statement(
+        self, x: Node, target: str, name: str = "", partial: Partial | None = None
+    ) -> _Statement:
+        wide = self.width[x]
+        count = 0 if wide is None and target == "variable" else lanes(wide)
+        if x.op == "interleave" and (target == "variable" or x not in self.named):
+            count //= 2  # written two at a time
+        needs = frozenset(self._read(x, inside=target == "variable"))
+        return _Statement(count, x, target, name, partial, needs)
+
+    def _read(self, x: Node, inside: bool = False) -> set[Node]:
+        """The named values that the expression of x reads."""
+        if x in self.named and not inside:
+            return {x}
+        return {name for arg in x.read for name in self._read(arg)}
+
+    def _ordered(self) -> list[_Statement]:
+        """Every statement after what it needs, with as few changes of the number of lanes."""
+        left, done, order = list(self.statements), set[Node](), list[_Statement]()
+        arrays_done: set[str] = set()
+        current, group = 0, 0
+        while left:
+            ready = [
+                s
+                for s in left
+                if s.needs <= done and (s.target != "folded" or s.name in arrays_done)
+            ]
+            # A fold stands between loops, not in one.
+            same = [s for s in ready if s.lanes == current and s.target != "folded"]
+            chosen = (same or ready)[0]
+            if not same:
+                group += 1
+                current = -1 if chosen.target == "folded" else chosen.lanes
+            chosen.group = group
+            left.remove(chosen)
+            order.append(chosen)
+            if chosen.target == "variable":
+                done.add(chosen.of)
+            if chosen.target == "lanes":
+                arrays_done.add(chosen.name)
+        return order
+
+    def _variables(self) -> dict[Node, Named]:
+        """Names in order of definition; an array where a value is read outside its own loop."""
+        names: dict[Node, Named] = {}
+        for s in self.order:
+            if s.target != "variable":
+                continue
+            readers = {other.group for other in self.order if s.of in other.needs}
+            apart = s.lanes > 1 and readers != {s.group}
+            names[s.of] = Named(f"t{len(names)}", apart or s.of.op == "interleave")
+        return names
+
+    def _printed(self, group: list[_Statement]) -> list[str]:
+        if group[0].target == "folded":
+            return [
+                f"fold(row_partials.{identifier(s.name)}, {identifier(s.name)}_lanes);"
+                for s in group
+            ]
+        count = group[0].lanes
+        index = Index(1, 0) if count > 1 else Index(0, 0)
+        inner = [line for s in group for line in self._assignments(s, index)]
+        if count <= 1:
+            return inner
+        head = ["#pragma unroll", f"for (int i = 0; i < {count}; ++i) {{"]
+        return [*head, *(f"  {line}" for line in inner), "}"]
+
+    def _assignments(self, s: _Statement, index: Index) -> list[str]:
+        x, text = s.of, partial(self._text, s)
+        if x.op == "interleave" and (s.target == "variable" or x not in self.names):
+            to = self.names[x].name if s.target == "variable" else f"outputs.{identifier(s.name)}"
+            if s.target in ("output", "variable"):
+                return [
+                    f"{to}[{index.of(lane)}] = {text(index, of=x.args[lane])};" for lane in (0, 1)
+                ]
+        if s.target == "variable":
+            named = self.names[x]
+            if named.indexed:
+                return [f"{named.name}[{index}] = {text(index)};"]
+            return [f"const {_TYPES[self.instance.type[x]]} {named.name} = {text(index)};"]
+        if s.target == "output":
+            return [f"outputs.{identifier(s.name)}[{index}] = {text(index)};"]
+        if s.target == "lanes":
+            value = self._masked(text(index), index, "-infinity()")
+            return [f"{identifier(s.name)}_lanes[{index}] = {value};"]
+        return [self._folded(s, text(index), index)]
+
+    def _folded(self, s: _Statement, text: str, index: Index) -> str:
+        assert s.partial is not None
+        name = identifier(s.name)
+        to = (
+            f"row_partials.{name}"
+            if s.partial.over == "row"
+            else f"column_partials.{name}[{index}]"
+        )
+        if s.partial.kind == "max":
+            return f"{to} = maximum({to}, {self._masked(text, index, '-infinity()')});"
+        return f"{to} += {self._masked(text, index, '0.0f')};"
+
+    def _masked(self, text: str, index: Index, neutral: str) -> str:
+        """The value, or what changes no result for a column beyond the last."""
+        return text if self.instance.even else f"{index} < valid ? {text} : {neutral}"
+
+    def _text(self, s: _Statement, index: Index, of: Node | None = None) -> str:
+        inside = of is None and s.target == "variable"
+        return expression(s.of if of is None else of, index, self.instance, self.names, inside)[0]
+
+
+def _named(instance: Instance) -> set[Node]:
+    """Values that get a variable: used more than once, read by pairs, or the same for all lanes."""
+    outputs = instance.epilogue.outputs.values()
+    uses = dict.fromkeys(instance.nodes, 0)
+    read_wide: set[Node] = set()
+    reduced = {out.of for out in outputs if isinstance(out, Reduction)}
+    for out in outputs:
+        uses[node_of(out)] += 1
+    for x in instance.nodes:
+        for arg in x.read:
+            uses[arg] += 1
+            if instance.width[x] is not None:
+                read_wide.add(arg)
+    named: set[Node] = set()
+    for x in instance.nodes:
+        if x.op in _LEAVES:
+            continue
+        source = x.args[0]
+        if x.op in ("even", "odd") and (source.op in _LEAVES or source in named):
+            continue  # an element of an array: as short as a name
+        same_everywhere = instance.width[x] is None and (x in read_wide or x in reduced)
+        stored_only = uses[x] == 1 and x in {node_of(out) for out in outputs} - reduced
+        if uses[x] > 1 or same_everywhere or (x.op == "interleave" and not stored_only):
+            named.add(x)
+    return named

@@ -1,0 +1,190 @@
+"""CUDA C++ for what surrounds the body: parameters, values in registers, loads and stores."""
+
+from __future__ import annotations
+
+from tiercel.lower.epilogue.cuda_body import lanes
+from tiercel.lower.epilogue.cuda_expression import HOLDER
+from tiercel.lower.epilogue.cuda_names import identifier, storage, value_type
+from tiercel.lower.epilogue.instance import Instance, Operand, Partial, TileOutput
+
+#: Argument of `apply` -> (its struct, what says which elements, what it has).
+HOLDERS = {
+    "scalars": ("Scalars", "int batch", "the same for a whole matrix"),
+    "rows": ("Row", "int batch, int col", "one value for each column"),
+    "columns": ("Column", "int batch, int row", "one value for each row"),
+    "tile": ("Tile", "int batch, int row, int col", "one value for each element"),
+}
+
+_POSITION = {-1: "col / 2", 0: "col", 1: "2 * col"}
+
+
+def params(instance: Instance) -> list[str]:
+    """Members of ``Params``, in the order of `cuda_params.params_dtype`."""
+    members = ["int columns;  // N of the accumulator"]
+    for x in instance.operands:
+        name = identifier(x.name)
+        if x.by_value:
+            members.append(f"float {name};")
+        else:
+            kind = "Repeated" if is_repeated(x) else "Array"
+            members.append(f"{kind}<const {storage(x.dtype)}> {name};")
+    members += [f"Array<{storage(x.dtype)}> {identifier(x.name)};" for x in instance.outputs]
+    members += [f"Array<{partial_type(x)}> {identifier(x.name)};" for x in instance.partials]
+    return members
+
+
+def is_repeated(x: Operand) -> bool:
+    """Whether an operand is read modulo its period: repeated, and with columns at all."""
+    return x.repeated and x.kind in ("row", "tile")
+
+
+def partial_type(x: Partial) -> str:
+    """The C++ type of one partial result."""
+    return "LogSumExp" if x.kind == "logsumexp" else "float"
+
+
+def used(instance: Instance, holder: str) -> list[Operand]:
+    """Operands that a holder has values of: those of its kind that an expression reads."""
+    read = {x.value for x in instance.nodes if x.op == "operand"}
+    return [x for x in instance.operands if HOLDER[x.kind] == holder and x.name in read]
+
+
+def members(instance: Instance, holder: str) -> list[str]:
+    """Members of the struct of a holder."""
+    return [
+        f"{value_type(x.dtype)} {identifier(x.name)}{_lanes_of(x)};" for x in used(instance, holder)
+    ]
+
+
+def _lanes_of(x: Operand) -> str:
+    return f"[{lanes(x.width)}]" if x.kind in ("row", "tile") else ""
+
+
+def load(instance: Instance, holder: str) -> list[str]:
+    """Lines that fill ``values``, the struct of a holder."""
+    return [line for x in used(instance, holder) for line in _load(x, instance.even)]
+
+
+def _load(x: Operand, even: bool) -> list[str]:
+    name = identifier(x.name)
+    if x.by_value:
+        return [f"values.{name} = p.{name};"]
+    start = _start(x, name)
+    if x.kind not in ("row", "tile"):
+        return [f"values.{name} = widened(*{_bracketed(start)});"]
+    if is_repeated(x):
+        return _load_repeated(x, name, start)
+    return [f"load_lanes(values.{name}, {start} + {_lanes_at(x, name, even)});"]
+
+
+def _load_repeated(x: Operand, name: str, start: str) -> list[str]:
+    position, count = _POSITION[x.width or 0], lanes(x.width)
+    step = f" * p.{name}.column" if x.layout == "strided" else ""
+    if x.layout == "vector" and count > 1:
+        at = f"{_bracketed(position)} % p.{name}.period"
+        return [f"load_lanes(values.{name}, {start} + {at});"]
+    return [
+        line.replace(" + 0)", ")")
+        for i in range(count)
+        for line in (
+            f"values.{name}[{i}] = "
+            f"widened({_bracketed(start)}[({position} + {i}) % p.{name}.period{step}]);",
+        )
+    ]
+
+
+def _start(x: Operand, name: str) -> str:
+    """Address of the first element that a row of this matrix reads."""
+    batch = f" + batch * p.{name}.batch" if x.batched else ""
+    row = f" + row * p.{name}.row" if x.kind in ("column", "tile") else ""
+    return f"p.{name}.data{batch}{row}"
+
+
+def _lanes_at(x: Operand | TileOutput, name: str, even: bool, values: str = "") -> str:
+    """Where the lanes are, the values to store if any, and how to step over which lanes."""
+    position = _POSITION[x.width or 0]
+    if x.layout == "vector":
+        return position + values
+    valid = str(lanes(x.width)) if even else "valid_lanes(p, col)"
+    if x.layout == "unit":
+        return f"{position}{values}, 1, {valid}"
+    step = f"p.{name}.column"
+    return f"{_bracketed(position)} * {step}{values}, {step}, {valid}"
+
+
+def _bracketed(text: str) -> str:
+    return f"({text})" if " " in text else text
+
+
+def store_tile(x: TileOutput, instance: Instance) -> list[str]:
+    """Lines that write the lanes of one output."""
+    name = identifier(x.name)
+    batch = f"batch * p.{name}.batch + " if instance.batched else ""
+    start = f"p.{name}.data + {batch}row * p.{name}.row"
+    at = _lanes_at(x, name, instance.even, f", outputs.{name}")
+    return [f"store_lanes({start} + {at});"]
+
+
+def partials(instance: Instance, over: str) -> list[Partial]:
+    """The partial results of rows or of columns."""
+    return [x for x in instance.partials if x.over == over]
+
+
+def partial_members(instance: Instance, over: str) -> list[str]:
+    """Members of ``RowPartials`` or ``ColumnPartials``, starting as empty results."""
+    lines = []
+    for x in partials(instance, over):
+        name, empty = identifier(x.name), "0.0f" if x.kind == "sum" else "-infinity()"
+        if x.kind == "logsumexp":
+            lines.append(f"LogSumExp {name};")
+        elif over == "row":
+            lines.append(f"float {name} = {empty};")
+        else:
+            lines.append(
+                f"float {name}[{lanes(x.width)}] = {{{', '.join([empty] * lanes(x.width))}}};"
+            )
+    return lines
+
+
+def merge(instance: Instance, over: str) -> list[str]:
+    """Lines that add the partial results ``other`` to ``into``."""
+    lines = []
+    for x in partials(instance, over):
+        for at in _elements(x):
+            into, other = f"into.{at}", f"other.{at}"
+            lines.append(
+                {
+                    "sum": f"{into} += {other};",
+                    "max": f"{into} = maximum({into}, {other});",
+                    "logsumexp": f"tiercel::merge({into}, {other});",
+                }[x.kind]
+            )
+    return lines
+
+
+def from_lane(instance: Instance, over: str) -> list[str]:
+    """Lines that fill ``other`` with the partial results of another thread of the warp."""
+    return [
+        f"other.{at} = tiercel::from_lane(x.{at}, mask);"
+        for x in partials(instance, over)
+        for at in _elements(x)
+    ]
+
+
+def store_partials(instance: Instance, over: str) -> list[str]:
+    """Lines that write the partial results of one tile."""
+    lines = []
+    for x in partials(instance, over):
+        name = identifier(x.name)
+        if over == "row":
+            lines.append(f"store_partial(p.{name}, batch, row, block, partials.{name});")
+            continue
+        at = f"p.{name}.data + batch * p.{name}.batch + block * p.{name}.row + {_POSITION[x.width]}"
+        valid = str(lanes(x.width)) if instance.even else "valid_lanes(p, col)"
+        lines.append(f"store_lanes({at}, partials.{name}, 1, {valid});")
+    return lines
+
+
+def _elements(x: Partial) -> list[str]:
+    name = identifier(x.name)
+    return [name] if x.over == "row" else [f"{name}[{i}]" for i in range(lanes(x.width))]

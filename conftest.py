@@ -10,7 +10,10 @@ import pytest
 
 #: Not collected without PyTorch, rather than skipped: CI has a second lane that installs it.
 _NEED_TORCH = ["tests/frontends/torch", "tiercel/frontends/torch"]
-collect_ignore = [] if find_spec("torch") else _NEED_TORCH
+#: PyTorch's wheels for Linux bring Triton along.
+_NEED_TRITON = ["tests/targets/gpu", "tiercel/targets/gpu", "tests/gpu/portable.py"]
+collect_ignore = [] if find_spec("torch") else [*_NEED_TORCH]
+collect_ignore += [] if find_spec("torch") and find_spec("triton") else _NEED_TRITON
 
 
 def pytest_configure(config: pytest.Config) -> None:

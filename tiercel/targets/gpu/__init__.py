@@ -1,0 +1,28 @@
+"""Portable GPU target: Triton kernels that add, around the vendor's own products.
+
+Runs wherever PyTorch and Triton do (NVIDIA from compute capability 8.0 on, AMD), for every floating
+and complex dtype. ``docs/portable-gpu.md`` explains the data flow and the choices.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from tiercel.targets.gpu.recipe import Recipe, recipe_for, workspace_bytes
+
+if TYPE_CHECKING:
+    from tiercel.targets.gpu.execute import pack, product
+    from tiercel.targets.gpu.packed import Packed
+
+__all__ = ["Packed", "Recipe", "pack", "product", "recipe_for", "workspace_bytes"]
+
+
+def __getattr__(name: str) -> Any:
+    # the recipes above are pure Python: whoever only plans needs neither PyTorch nor Triton
+    if name in ("pack", "product"):
+        from tiercel.targets.gpu import execute
+
+        return getattr(execute, name)
+    if name == "Packed":
+        from tiercel.targets.gpu.packed import Packed
+
+        return Packed
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,223 @@
+"""``product`` and ``pack``: what the rest of tiercel calls."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from functools import lru_cache, reduce
+
+import torch
+from torch import Tensor
+
+from tiercel.errors import TiercelValueError
+from tiercel.lower.program import lower
+from tiercel.lower.recipe import Guard
+from tiercel.schemes import Scheme, tensor
+from tiercel.targets.gpu import check, guard, steps
+from tiercel.targets.gpu.multiply import vendor
+from tiercel.targets.gpu.packed import Packed, version
+from tiercel.targets.gpu.recipe import Recipe, recipe_for, workspace_bytes
+
+
+def product(
+    a: Tensor,
+    b: Tensor | Packed,
+    scheme: Scheme | Sequence[Scheme],
+    levels: int = 1,
+    *,
+    out: Tensor | None = None,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    c: Tensor | None = None,
+    workspace: int | None = None,
+    guarded: bool | Guard = True,
+) -> Tensor:
+    """``alpha · a · b + beta · c`` by a scheme, on the current stream, waiting for nothing.
+
+    Data for which a scheme would lose accuracy that the classical product keeps (rows or columns of
+    very different scale, NaN, Inf, values near overflow) give the classical product. Gradients are
+    not recorded.
+
+    Args:
+        a: (..., M, K), any strides, on a GPU: float16, bfloat16, float32, float64, complex64 or
+            complex128. float32 products follow ``torch.backends.cuda.matmul``.
+        b: (..., K, N) of the same dtype, batch dimensions broadcast against those of ``a``; or the
+            result of ``pack`` with the same scheme and levels.
+        scheme: one scheme, or several (outermost first).
+        levels: how often to repeat it.
+        out: (..., M, N), any strides, where the result goes.
+        alpha: real factor of the product.
+        beta: real factor of ``c``; with 0, ``c`` is not read.
+        c: broadcastable to (..., M, N): the summand, or with shape (N,) a bias.
+        workspace: most bytes of extra device memory. Fewer levels are then computed at once, and
+            the vendor's routine is used when not even one product fits; None is no limit.
+        guarded: False leaves out the check of the data, a ``Guard`` sets its limits.
+
+    Raises:
+        TiercelTypeError: another dtype, or operands that differ in dtype or device.
+        TiercelValueError: shapes that do not fit, or a packed operand made for something else.
+        TiercelRuntimeError: 16-bit operands and a PyTorch before 2.8.
+    """
+    packed = b.fresh() if isinstance(b, Packed) else None
+    right: Tensor = packed.b if packed else b  # type: ignore[assignment]
+    check.operands(a, right)
+    schemes = check.levels(scheme, levels)
+    alpha, beta = check.real_scalar("alpha", alpha), check.real_scalar("beta", beta)
+    batch = torch.broadcast_shapes(a.shape[:-2], right.shape[:-2])
+    shape = (*batch, a.shape[-2], right.shape[-1])
+    if out is not None:
+        check.result(out, shape, a)
+    result = torch.empty(shape, dtype=a.dtype, device=a.device) if out is None else out
+    if c is not None and beta != 0:
+        c = c.resolve_conj().resolve_neg().expand(shape)
+    else:
+        c, beta = None, 0.0
+    target = result
+    if result.is_conj() or result.is_neg() or _overlaps(result, a, right, c):
+        target = torch.empty(shape, dtype=a.dtype, device=a.device)
+
+    dtype = str(a.dtype).removeprefix("torch.")
+    a, right, to, c = _folded(a, right, target, c)
+    M, N, K = *to.shape[-2:], a.shape[-1]
+    recipe = _recipe(packed, schemes, (M, N, K), dtype, workspace)
+    limits = _limits(schemes, dtype, K) if guarded is True else (guarded or None)
+    with check.device(a):
+        if recipe is not None and packed is None and _shares_planes(right, to, recipe):
+            packed = _pack(right.reshape(-1, K, N)[0], recipe, M)
+        for call in _calls(a, right, to, c, alpha, beta, limits):
+            if recipe is None or 0 in (M, N, K):
+                vendor(call.a, call.b, call.out, alpha, beta, call.c)
+            else:
+                steps.run(call, recipe, packed)
+        if target is not result:
+            result.copy_(target)
+    return result
+
+
+def pack(b: Tensor, scheme: Scheme | Sequence[Scheme], levels: int = 1) -> Packed:
+    """Planes of a static right operand ``b`` (K, N), for ``product`` with the same levels.
+
+    Holds ``b`` and must not outlive its values: ``product`` refuses a ``b`` that was changed in
+    place. Memory beyond ``b`` is ``nbytes``, about (R / mk)^levels times ``b``.
+
+    >>> from tiercel.schemes import get
+    >>> packed = pack(weight, get("strassen"), 2)                     # doctest: +SKIP
+    >>> y = product(x, packed, get("strassen"), 2)                    # doctest: +SKIP
+    """
+    check.matrix("b", b)
+    if b.dim() != 2 or 0 in b.shape:
+        raise TiercelValueError(
+            f"a packed operand is one matrix (K, N) with elements: got {tuple(b.shape)}; pack "
+            "the matrices of a batch one by one"
+        )
+    schemes = check.levels(scheme, levels)
+    K, N = b.shape
+    # M is not known: a square product decides whether products are batched
+    recipe = recipe_for(schemes, N, N, K, str(b.dtype).removeprefix("torch."))
+    if recipe is None:
+        raise TiercelValueError(_too_large(schemes, b.dtype))
+    with check.device(b):
+        return _pack(b, recipe, N)
+
+
+def _pack(b: Tensor, recipe: Recipe, M: int) -> Packed:
+    K, N = b.shape
+    side = steps.sides(M, N, K, str(b.dtype).removeprefix("torch."), recipe)[1]
+    planes, owned, extremes = steps.packed_planes(b, recipe, side)
+    return Packed(b, recipe, tuple(planes), owned, extremes, version(b))
+
+
+def _recipe(
+    packed: Packed | None,
+    schemes: tuple[Scheme, ...],
+    size: tuple[int, int, int],
+    dtype: str,
+    workspace: int | None,
+) -> Recipe | None:
+    M, N, K = size
+    if packed is None:
+        recipe = recipe_for(schemes, M, N, K, dtype, workspace=workspace)
+        if recipe is None and recipe_for(schemes, M, N, K, dtype) is None:
+            raise TiercelValueError(_too_large(schemes, dtype))
+        return recipe
+    made = packed.recipe
+    if (made.grid, _ordinary(made)) != _composed(schemes):
+        raise TiercelValueError(
+            f"b was packed for {made}, not for {' * '.join(map(str, schemes))}; pack it with the "
+            "same scheme and levels"
+        )
+    needed = workspace_bytes(M, N, K, dtype, made, packed=True)
+    return made if workspace is None or needed <= workspace else None
+
+
+@lru_cache(maxsize=256)
+def _composed(schemes: tuple[Scheme, ...]) -> tuple[tuple[int, int, int], int]:
+    """Grid and rank of all levels; composing two levels takes milliseconds."""
+    whole = reduce(tensor, schemes)
+    return whole.grid, whole.rank
+
+
+def _ordinary(recipe: Recipe) -> int:
+    """Products of the schemes, not counting that a complex product takes three."""
+    return recipe.products // (3 if recipe.inner.planes == 2 else 1)
+
+
+def _too_large(schemes: tuple[Scheme, ...], dtype: object) -> str:
+    return (
+        f"{' * '.join(map(str, schemes))} for {dtype}: no split into an outer loop and at most 64 "
+        "products at once (147 for complex; 16-bit: all levels at once) exists; use fewer levels "
+        "or smaller schemes"
+    )
+
+
+@lru_cache(maxsize=256)
+def _limits(schemes: tuple[Scheme, ...], dtype: str, K: int) -> Guard:
+    is_complex = dtype.startswith("complex")
+    real = {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
+    return guard.limits(lower(reduce(tensor, schemes), is_complex=is_complex), real, K)
+
+
+def _overlaps(out: Tensor, *inputs: Tensor | None) -> bool:
+    """True when writing the result could change an operand before it was read for the last time."""
+    memory = out.untyped_storage().data_ptr()
+    return any(x is not None and x.untyped_storage().data_ptr() == memory for x in inputs)
+
+
+def _folded(
+    a: Tensor, b: Tensor, out: Tensor, c: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """One tall product instead of a batch with a common ``b``, where the strides allow a view."""
+    if b.dim() > 2 or a.dim() == 2:
+        return a, b, out, c
+    try:
+        folded = [None if x is None else x.view(-1, x.shape[-1]) for x in (a, out, c)]
+    except RuntimeError:  # these strides need a copy
+        return a, b, out, c
+    tall, result, prior = folded
+    assert tall is not None
+    assert result is not None
+    return tall, b, result, prior
+
+
+def _shares_planes(b: Tensor, out: Tensor, recipe: Recipe) -> bool:
+    """True when several products of a batch have one ``b`` whose planes fit the workspace."""
+    repeated = all(stride == 0 for stride in b.stride()[:-2]) or b.dim() == 2
+    return repeated and out.dim() > 2 and recipe.outer.plain
+
+
+def _calls(
+    a: Tensor,
+    b: Tensor,
+    out: Tensor,
+    c: Tensor | None,
+    alpha: float,
+    beta: float,
+    limits: Guard | None,
+) -> list[steps.Call]:
+    """The 2-D products of a batch."""
+    batch = out.shape[:-2]
+    a, b = a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
+    return [
+        steps.Call(a[i], b[i], out[i], alpha, beta, None if c is None else c[i], limits)
+        for i in itertools.product(*map(range, batch))
+    ]

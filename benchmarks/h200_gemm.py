@@ -1,0 +1,298 @@
+"""Measures the Hopper kernels against cuBLAS (through torch), interleaved and sustained.
+
+Usage: ``python benchmarks/h200_gemm.py --out benchmarks/results/h200-gemm.json``
+
+Interleaved: one launch of each player in random order, median of the ratios of each round.
+Sustained: each player alone for a quarter of a second, players in turn, mean. Power sets the clock,
+so the two differ; both are reported, with the clocks. Operands are normal random numbers in sets
+that exceed L2 together. Small products are replayed from CUDA graphs of 20 calls.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+
+from tiercel import schemes
+from tiercel.lower.accumulator import Cost, accumulate
+from tiercel.targets.hopper import gemm, heuristic
+from tiercel.targets.hopper.fused_product import prepare
+from tiercel.targets.hopper.packed import pack
+
+Player = Callable[[], object]
+
+PLAIN = [
+    (4096, 4096, 4096), (8192, 8192, 8192), (16384, 16384, 16384), (8192, 28672, 4096),
+    (8192, 8192, 28672), (2048, 8192, 8192), (4096, 4096, 14336), (8192, 57344, 8192),
+]  # fmt: skip
+SMALL = [
+    (M, N, K)
+    for M in (16, 64, 128, 256, 512)
+    for N, K in ((4096, 4096), (14336, 4096), (4096, 8192))
+]
+FUSED = [
+    (4096, 4096, 4096), (8192, 8192, 8192), (16384, 16384, 16384), (8192, 28672, 8192),
+    (8192, 8192, 28672), (16384, 53248, 16384),
+]  # fmt: skip
+SECONDS, ROUNDS, SETS_BYTES = 0.25, 3, 200 << 20
+
+
+class Operands:
+    """Rotating sets of A (M, K), a weight (N, K) used as B = weightᵀ, and an output."""
+
+    def __init__(self, M: int, N: int, K: int) -> None:
+        self.flop = 2 * M * N * K
+        sets = max(2, min(12, SETS_BYTES // (2 * (M * K + K * N + M * N)) + 1))
+
+        def normal(rows: int, columns: int) -> torch.Tensor:
+            return torch.randn(rows, columns, device="cuda", dtype=torch.bfloat16)
+
+        self.sets = [(normal(M, K), normal(N, K).t(), normal(M, N)) for _ in range(sets)]
+        self.turn = 0
+
+    def player(self, call: Callable[[int], object]) -> Player:
+        def play() -> None:
+            self.turn = (self.turn + 1) % len(self.sets)
+            call(self.turn)
+
+        return play
+
+    def vendor(self, i: int) -> None:
+        a, b, out = self.sets[i]
+        torch.mm(a, b, out=out)
+
+    def ours(self, i: int) -> None:
+        a, b, out = self.sets[i]
+        gemm(a, b, out=out)
+
+
+def timed(play: Player, calls: int) -> float:
+    """Milliseconds per call."""
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    for _ in range(calls):
+        play()
+    stop.record()
+    stop.synchronize()
+    return start.elapsed_time(stop) / calls
+
+
+def interleaved(players: dict[str, Player], rounds: int = 12) -> dict[str, list[float]]:
+    """Milliseconds of each round."""
+    times: dict[str, list[float]] = {name: [] for name in players}
+    order = random.Random(0)
+    for round_ in range(rounds + 2):
+        for name in order.sample(sorted(players), len(players)):
+            milliseconds = timed(players[name], 1)
+            if round_ >= 2:
+                times[name].append(milliseconds)
+    return times
+
+
+def sustained(players: dict[str, Player]) -> dict[str, dict[str, float]]:
+    """Milliseconds per call and the clock meanwhile."""
+    times: dict[str, list[float]] = {name: [] for name in players}
+    clocks: dict[str, list[int]] = {name: [] for name in players}
+    calls = {name: max(3, int(SECONDS * 1e3 / timed(play, 3))) for name, play in players.items()}
+    names = list(players)
+    for round_ in range(ROUNDS + 1):  # the first one warms the chip
+        for name in names[round_ % len(names) :] + names[: round_ % len(names)]:
+            play = players[name]
+            for _ in range(calls[name] // 5):
+                play()
+            start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            for _ in range(calls[name]):
+                play()
+            stop.record()
+            time.sleep(SECONDS / 3)
+            clocks[name].append(torch.cuda.clock_rate())
+            stop.synchronize()
+            if round_:
+                times[name].append(start.elapsed_time(stop) / calls[name])
+    return {
+        name: {"ms": statistics.mean(times[name]), "clock_mhz": statistics.mean(clocks[name])}
+        for name in players
+    }
+
+
+def compared(shape: tuple[int, int, int], flop: int, players: dict[str, Player]) -> dict[str, Any]:
+    """Ratios over the player "vendor", above 1 where faster."""
+    for play in players.values():
+        play()
+    torch.cuda.synchronize()
+    single, steady = interleaved(players), sustained(players)
+    vendor = single["vendor"]
+    entry: dict[str, Any] = {
+        "shape": shape,
+        "vendor_tflops": {
+            "interleaved": flop / statistics.median(vendor) / 1e9,
+            "sustained": flop / steady["vendor"]["ms"] / 1e9,
+        },
+        "players": {
+            name: {
+                "interleaved": statistics.median(
+                    [v / t for v, t in zip(vendor, single[name], strict=True)]
+                ),
+                "sustained": steady["vendor"]["ms"] / steady[name]["ms"],
+                "clock_mhz": steady[name]["clock_mhz"],
+            }
+            for name in players
+        },
+    }
+    line = "  ".join(
+        f"{name} {x['interleaved']:.3f}/{x['sustained']:.3f}"
+        for name, x in entry["players"].items()
+    )
+    click.echo(f"{shape} vendor {entry['vendor_tflops']['sustained']:.0f}T  {line}")
+    return entry
+
+
+def plain(shape: tuple[int, int, int]) -> dict[str, Any]:
+    """The classical product, tile by the heuristic."""
+    operands = Operands(*shape)
+    players = {"vendor": operands.player(operands.vendor), "gemm": operands.player(operands.ours)}
+    return compared(shape, operands.flop, players)
+
+
+def small(shape: tuple[int, int, int]) -> dict[str, Any]:
+    """From graphs: what the host does is measured elsewhere."""
+    operands = Operands(*shape)
+    graphs = {}
+    for name, call in (("vendor", operands.vendor), ("gemm", operands.ours)):
+        for i in range(len(operands.sets)):
+            call(i)
+        graphs[name] = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graphs[name]):
+            for i in range(20):
+                call(i % len(operands.sets))
+    times = interleaved({name: graph.replay for name, graph in graphs.items()}, rounds=10)
+    ratio = statistics.median([v / t for v, t in zip(times["vendor"], times["gemm"], strict=True)])
+    choice = heuristic.choose(*shape, 1, torch.cuda.get_device_properties(0).multi_processor_count)
+    microseconds = statistics.median(times["vendor"]) * 50
+    click.echo(
+        f"{shape} vendor {microseconds:.1f} us  gemm {ratio:.3f}  {choice.tile} /{choice.parts}"
+    )
+    return {"shape": shape, "vendor_us": microseconds, "gemm": ratio, "tile": str(choice.tile),
+            "parts": choice.parts}  # fmt: skip
+
+
+def fused(shape: tuple[int, int, int]) -> dict[str, Any]:
+    """Winograd in one kernel, B packed before; A combined before the product, or inside it."""
+    program = accumulate(schemes.get("winograd"), cost=Cost(registers=1))
+    operands = Operands(*shape)
+    packed = [pack(b, program) for _, b, _ in operands.sets]
+    players = {"vendor": operands.player(operands.vendor), "gemm": operands.player(operands.ours)}
+    for name, inside in (("before", False), ("inside", True)):
+        work = [
+            prepare(a, p, out, inside=inside)
+            for (a, _, out), p in zip(operands.sets, packed, strict=True)
+        ]
+
+        def call(i: int, work: Any = work) -> None:
+            work[i].run(torch.cuda.current_stream().cuda_stream)
+
+        players[name] = operands.player(call)
+    entry = compared(shape, operands.flop, players)
+    entry["errors"] = {name: _error(operands, play) for name, play in players.items()}
+    return entry
+
+
+def _error(operands: Operands, play: Player) -> float:
+    """Relative to float64, on 64 rows, in the Frobenius norm."""
+    operands.turn = len(operands.sets) - 1
+    play()
+    a, b, out = operands.sets[0]
+    wanted = a[:64].double() @ b.double()
+    return ((out[:64].double() - wanted).norm() / wanted.norm()).item()
+
+
+def other(case: tuple[str, int]) -> dict[str, Any]:
+    """float8 with one scale and fast accumulation on both sides, and TF32; squares."""
+    name, size = case
+    dtype = torch.float32 if name == "tf32" else getattr(torch, name)
+    a, b = (torch.randn(size, size, device="cuda").to(dtype) for _ in range(2))
+    out = torch.empty(size, size, device="cuda", dtype=torch.bfloat16 if name != "tf32" else dtype)
+    one = torch.ones((), device="cuda")
+    torch.backends.cuda.matmul.allow_tf32 = True
+
+    def vendor() -> None:
+        if name == "tf32":
+            torch.mm(a, b.t(), out=out)
+        else:
+            torch._scaled_mm(a, b.t(), one, one, out_dtype=out.dtype, use_fast_accum=True)
+
+    def ours() -> None:
+        gemm(a, b.t(), out=out, tf32=True)
+
+    entry = compared((size,) * 3, 2 * size**3, {"vendor": vendor, "gemm": ours})
+    return {"dtype": name, **entry}
+
+
+def host_overhead() -> dict[str, float]:
+    """Microseconds of the host for one warm call."""
+    a = torch.randn(256, 256, device="cuda", dtype=torch.bfloat16)
+    found = {}
+    for name, call in (("torch.matmul", torch.matmul), ("gemm", gemm)):
+        best = float("inf")
+        for _ in range(20):
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            for _ in range(100):
+                call(a, a)
+            best = min(best, (time.perf_counter() - start) / 100)
+        found[name] = best * 1e6
+    click.echo(f"host {found}")
+    return found
+
+
+CASES: dict[str, tuple[list[Any], Callable[[Any], dict[str, Any]]]] = {
+    "plain": (PLAIN, plain),
+    "small": (SMALL, small),
+    "fused": (FUSED, fused),
+    "other": ([("float8_e4m3fn", 8192), ("float8_e4m3fn", 4096), ("tf32", 8192)], other),
+}
+
+
+@click.command()
+@click.option("--out", type=click.Path(path_type=Path), required=True)
+@click.option(
+    "--sets", default="host,fused,small,plain,other", help="what to measure, in this order"
+)
+@click.option("--limit", default=120.0, help="seconds after which no further case is started")
+def main(out: Path, sets: str, limit: float) -> None:
+    """Measure, print and write."""
+    begin = time.perf_counter()
+    result: dict[str, Any] = {
+        "machine": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "python": platform.python_version(),
+        "command": " ".join(["python", *sys.argv]),
+    }
+    for name in sets.split(","):
+        if name == "host":
+            result[name] = host_overhead()
+            continue
+        cases, measure = CASES[name]
+        result[name] = []
+        for shape in cases:
+            if time.perf_counter() - begin > limit:
+                break
+            result[name].append(measure(shape))
+            torch.cuda.empty_cache()
+        out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

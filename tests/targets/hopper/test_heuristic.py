@@ -1,0 +1,50 @@
+"""The choice of tile and split, on paper."""
+
+import pytest
+
+from tiercel.errors import TiercelValueError
+from tiercel.targets.hopper import Tile, available, heuristic, split
+
+SMS = 132
+
+
+@pytest.mark.parametrize("K", [64, 512, 4096, 16384])
+@pytest.mark.parametrize("M", [1, 64, 1000, 8192])
+def test_parts_are_whole_and_addressable(M: int, K: int):
+    for N in (4, 512, 4096):
+        choice = heuristic.choose(M, N, K, 1, SMS)
+        assert choice.parts == 1 or split.divides(K, choice.parts)
+
+
+def test_only_what_may_be_split_is():
+    assert heuristic.choose(16, 512, 8192, 1, SMS).parts > 1
+    assert heuristic.choose(16, 512, 8192, 1, SMS, splits=False).parts == 1
+    assert heuristic.choose(16, 511, 8192, 1, SMS).parts == 1
+    assert heuristic.choose(16, 512, 8192, 4, SMS).parts == 1
+
+
+def test_estimate_grows_with_the_product():
+    tile = heuristic.CANDIDATES[0]
+    sizes = [1024, 2048, 4096, 8192, 16384]
+    cycles = [heuristic.estimate(tile, 1, n, n, n, 1, SMS).cycles for n in sizes]
+    assert cycles == sorted(cycles)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ((100, 256, 4, "cooperative"), "multiples of 64"),
+        ((64, 256, 4, "cooperative"), "each consumer needs 64 rows"),
+        ((256, 256, 2, "cooperative"), "accumulator registers"),
+        ((128, 256, 6, "cooperative"), "shared memory"),
+        ((128, 256, 4, "cooperative", 2, 2), "at most 2 CTAs"),
+    ],
+)
+def test_impossible_tiles_are_refused(arguments: tuple, reason: str):
+    with pytest.raises(TiercelValueError, match=reason):
+        Tile(*arguments)
+
+
+def test_absence_is_explained():
+    reason = available()
+    assert reason is None or len(reason.splitlines()) == 1

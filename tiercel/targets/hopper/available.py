@@ -1,0 +1,41 @@
+"""Whether the Hopper kernels can run here, and if not, what is missing."""
+
+from __future__ import annotations
+
+from functools import cache
+
+
+@cache
+def available(device: int = 0) -> str | None:
+    """``None`` when the kernels run on CUDA device ``device``, else one line that says why not.
+
+    >>> reason = available()
+    >>> reason is None or isinstance(reason, str)
+    True
+    """
+    try:
+        from cuda.bindings import driver
+        from cuda.core import Program  # noqa: F401  (the compiler's front end)
+    except ImportError as error:
+        return f"{error.name or error} is not installed: `pip install tiercel[cuda]`"
+    try:
+        status, *_ = driver.cuInit(0)
+        if int(status) != 0:
+            return f"the CUDA driver does not start: {status.name}"
+        status, handle = driver.cuDeviceGet(device)
+        if int(status) != 0:
+            return f"there is no CUDA device {device}: {status.name}"
+        kinds = driver.CUdevice_attribute
+        numbers = [
+            driver.cuDeviceGetAttribute(kind, handle)[1]
+            for kind in (
+                kinds.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                kinds.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+            )
+        ]
+    except RuntimeError as error:  # cuda-bindings found no driver library
+        return f"no CUDA driver: {error}"
+    if numbers != [9, 0]:
+        major, minor = numbers
+        return f"device {device} has compute capability {major}.{minor}; the kernels need 9.0"
+    return None

@@ -1,0 +1,63 @@
+// The ring of shared-memory stages between the producer thread and the consumer warp groups.
+#pragma once
+#include "combine.cuh"
+
+// Byte offsets in dynamic shared memory, which is aligned to 1024 bytes (128-byte swizzle).
+//   stages × (A tile | B tile) | output staging of each consumer | items being combined | barriers
+template <class C>
+struct Layout {
+  static constexpr int row = 128;  // bytes of K per tile row: one swizzle span
+  static constexpr int a_bytes = C::tile_m * row;
+  static constexpr int b_bytes = C::tile_n * row;
+  static constexpr int stage = a_bytes + b_bytes;
+  static constexpr int staging = C::stages * stage;
+  static constexpr int subtile = 64 * 128;    // 64 rows × 128 bytes of output
+  static constexpr int subtiles_staged = 2;   // per consumer: one is filled while one is stored
+  static constexpr int items = staging + C::consumers * subtiles_staged * subtile;
+  static constexpr int barriers = items + (C::combines ? ItemBuffer<C::a_blocks>::cta : 0);
+  static constexpr int bytes = barriers + 16 * C::stages + 8 * C::scratch_slots;
+};
+
+// A position in the ring. The phase flips each time the ring comes round.
+template <class C>
+struct Stage {
+  int index = 0;
+  u32 phase = 0;
+
+  __device__ void advance() {
+    if (++index == C::stages) {
+      index = 0;
+      phase ^= 1;
+    }
+  }
+  __device__ void advance(int steps) {
+    const int to = index + steps;
+    phase ^= (to / C::stages) & 1;
+    index = to % C::stages;
+  }
+};
+
+template <class C>
+struct Pipeline {
+  u32 base;  // shared address of dynamic shared memory
+
+  __device__ u32 a(int stage) const { return base + stage * Layout<C>::stage; }
+  __device__ u32 b(int stage) const { return a(stage) + Layout<C>::a_bytes; }
+  __device__ u32 full(int stage) const { return base + Layout<C>::barriers + 8 * stage; }
+  __device__ u32 empty(int stage) const { return full(stage) + 8 * C::stages; }
+  __device__ u32 saved(int slot) const {
+    return base + Layout<C>::barriers + 16 * C::stages + 8 * slot;
+  }
+
+  // full: the producer's one arrival, plus the bytes. empty: each warp group that reads the stage,
+  // in every CTA of the cluster, since multicast writes into all of them.
+  __device__ void init() const {
+    constexpr int readers = C::pingpong ? 1 : C::consumers;
+    for (int i = 0; i < C::stages; ++i) {
+      mbarrier_init(full(i), 1);
+      mbarrier_init(empty(i), readers * C::cluster);
+    }
+    for (int i = 0; i < C::scratch_slots; ++i) mbarrier_init(saved(i), 128 * C::consumers);
+    mbarrier_init_fence();
+  }
+};

@@ -1,0 +1,141 @@
+"""The CUDA driver: loading machine code, tensor maps, launches. All handles are plain integers."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from functools import cache, lru_cache
+from typing import Any
+
+from tiercel.errors import TiercelRuntimeError
+from tiercel.targets.hopper.config import THREADS
+
+
+@cache
+def _driver() -> Any:
+    from cuda.bindings import driver
+
+    return driver
+
+
+def _checked(result: tuple[Any, ...], what: str) -> Any:
+    status, *values = result
+    if int(status) != 0:
+        raise TiercelRuntimeError(f"the CUDA driver refused to {what}: {status.name}")
+    return values[0] if values else None
+
+
+class Kernel:
+    """A loaded kernel. ``launch`` costs a few microseconds of host time.
+
+    ``overlap``: it may start while the previous kernel of the stream ends, and waits for it itself
+    (``griddepcontrol.wait``).
+    """
+
+    def __init__(
+        self, cubin: bytes, device: int, shared_bytes: int, name: str = "gemm", overlap: bool = True
+    ) -> None:
+        driver = _driver()
+        self._code = cubin  # the library refers to it
+        library = driver.cuLibraryLoadData(cubin, [], [], 0, [], [], 0)
+        self._library = _checked(library, "load a kernel")
+        kernel = _checked(driver.cuLibraryGetKernel(self._library, name.encode()), "find a kernel")
+        if shared_bytes > 48 * 1024:
+            attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            _checked(
+                driver.cuKernelSetAttribute(attribute, shared_bytes, kernel, device),
+                f"reserve {shared_bytes} bytes of shared memory",
+            )
+        self._function = driver.CUfunction(int(kernel))
+        self._lock = threading.Lock()
+        self._launch = driver.cuLaunchKernelEx
+        self._config = config = driver.CUlaunchConfig()
+        config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1
+        config.sharedMemBytes = shared_bytes
+        if overlap:
+            config.attrs = [_overlap_attribute()]
+            config.numAttrs = 1
+
+    def launch(self, blocks: int, params: Arguments, stream: int, threads: int = THREADS) -> None:
+        """Enqueue the kernel on a stream of the current device."""
+        config = self._config
+        with self._lock:  # another thread may launch the same kernel
+            config.gridDimX, config.blockDimX, config.hStream = blocks, threads, stream
+            status = self._launch(config, self._function, params.pointers, 0)[0]
+        if int(status) != 0:
+            raise TiercelRuntimeError(
+                f"the CUDA driver refused to launch a kernel of {blocks} blocks: {status.name}"
+            )
+
+
+def _overlap_attribute() -> Any:
+    driver = _driver()
+    attribute = driver.CUlaunchAttribute()
+    attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    attribute.value.programmaticStreamSerializationAllowed = 1
+    return attribute
+
+
+class Arguments:
+    """One struct argument by value, aligned as CUDA wants it (64 bytes for tensor maps)."""
+
+    def __init__(self, content: bytes) -> None:
+        self._buffer = ctypes.create_string_buffer(len(content) + 64)
+        address = ctypes.addressof(self._buffer)
+        aligned = (address + 63) // 64 * 64
+        ctypes.memmove(aligned, content, len(content))
+        self._array = (ctypes.c_void_p * 1)(aligned)
+        self.pointers = ctypes.addressof(self._array)
+
+
+def clear_words(address: int, words: int, stream: int) -> None:
+    """Enqueue the zeroing of 32-bit words."""
+    _checked(_driver().cuMemsetD32Async(address, 0, words, stream), "clear flags")
+
+
+@lru_cache(maxsize=4096)
+def tensor_map(
+    dtype: str,
+    address: int,
+    sizes: tuple[int, int, int],
+    strides: tuple[int, int],
+    box: tuple[int, int],
+) -> bytes:
+    """128-byte descriptor of a 3-D array (contiguous dimension first) and a 2-D box of it.
+
+    ``strides`` of the second and third dimension in bytes, multiples of 16; the innermost side of
+    the box is 128 bytes, swizzled. Elements outside read as zero and are not written.
+    """
+    driver = _driver()
+    types = driver.CUtensorMapDataType
+    kind = {
+        "bfloat16": types.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+        "float16": types.CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        "float32": types.CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+        "tf32": types.CU_TENSOR_MAP_DATA_TYPE_TFLOAT32,  # rounded while loading
+        "float8_e4m3fn": types.CU_TENSOR_MAP_DATA_TYPE_UINT8,
+        "float8_e5m2": types.CU_TENSOR_MAP_DATA_TYPE_UINT8,
+    }[dtype]
+    made = driver.cuTensorMapEncodeTiled(
+        kind,
+        3,
+        address,
+        [driver.cuuint64_t(size) for size in sizes],
+        [driver.cuuint64_t(stride) for stride in strides],
+        [driver.cuuint32_t(side) for side in (*box, 1)],
+        [driver.cuuint32_t(1)] * 3,
+        driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+        driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
+        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+    )
+    result = _checked(made, f"describe an array of sizes {sizes}, strides {strides} bytes to TMA")
+    return ctypes.string_at(result.getPtr(), 128)
+
+
+@cache
+def multiprocessors(device: int) -> int:
+    """Streaming multiprocessors of a device: one persistent CTA each."""
+    driver = _driver()
+    attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+    return _checked(driver.cuDeviceGetAttribute(attribute, device), "count multiprocessors")

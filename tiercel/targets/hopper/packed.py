@@ -1,0 +1,85 @@
+"""A static right operand, combined once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tiercel.errors import TiercelValueError
+from tiercel.lower.accumulator import AccumulatorProgram
+from tiercel.targets.hopper import fused, planes
+from tiercel.targets.hopper.fused import Fused
+from tiercel.targets.hopper.operand import Matrix, of_tensor, oriented
+
+if TYPE_CHECKING:
+    import torch
+
+# Largest value of a plane after scaling: float16 ends at 65,504.
+PLANE_LIMIT = 2.0**15
+
+
+@dataclass(frozen=True, eq=False)
+class PackedOperand:
+    """A static right operand with its combined planes.
+
+    ``b`` is kept: plain planes are read from it in place, and the classical fallback needs it.
+    ``scale`` is the power of two that the planes were multiplied by; ``bytes`` what they occupy.
+    """
+
+    b: torch.Tensor
+    lowered: Fused
+    memory: torch.Tensor
+    scale: float
+
+    @property
+    def bytes(self) -> int:
+        return self.memory.numel() * self.memory.element_size()
+
+
+def pack(b: torch.Tensor, program: AccumulatorProgram) -> PackedOperand:
+    """Combine the planes of a right operand (K, N) once. Waits for the device.
+
+    Raises :class:`TiercelValueError` when the operand does not divide into the program's blocks or
+    holds values that are not finite.
+    """
+    import torch
+
+    matrix = of_tensor(b, "b")
+    lowered = fused.lower(program, matrix.dtype)
+    largest = float(b.abs().amax())
+    if not math.isfinite(largest):
+        raise TiercelValueError(
+            "b holds values that are not finite; a scheme would spread them over the whole result. "
+            "Use the classical product"
+        )
+    terms = max(sum(abs(c) for _, c in p.plane.terms) for p in lowered.b_planes)
+    scale = 1.0
+    if largest and matrix.dtype != fused.PLANE:  # plain planes are read in place, unscaled
+        scale = 2.0 ** math.floor(math.log2(PLANE_LIMIT / (terms * largest)))
+    grid = right_grid(matrix, program)
+    memory = torch.empty(
+        planes.plane_bytes(grid, lowered.b_planes) // 2, dtype=torch.float16, device=b.device
+    )
+    flag = torch.zeros(1, dtype=torch.int32, device=b.device)
+    device = b.get_device()
+    work = planes.combination(
+        grid, lowered.b_planes, memory.data_ptr(), flag.data_ptr(), scale, device
+    )
+    if work is not None:
+        work.launch(torch.cuda.current_stream(b.device).cuda_stream)
+        if flag.item():
+            raise TiercelValueError("b does not fit into float16 planes; use the classical product")
+    return PackedOperand(b, lowered, memory, scale)
+
+
+def left_grid(a: Matrix, program: AccumulatorProgram) -> planes.BlockGrid:
+    """Blocks of A (M, K), in the orientation that the kernel reads."""
+    view, flipped = oriented(a, "a")
+    return planes.grid_of(view, "a", (program.m, program.k), flipped)
+
+
+def right_grid(b: Matrix, program: AccumulatorProgram) -> planes.BlockGrid:
+    """Blocks of B (K, N). The kernel wants rows along K: the view of B is that of its transpose."""
+    view, flipped = oriented(b.transposed, "b")
+    return planes.grid_of(view, "b", (program.k, program.n), not flipped)

@@ -1,0 +1,49 @@
+"""The kernel's argument, byte for byte as ``Params`` in ``cuda/gemm.cuh`` declares it."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+_FIELDS = struct.Struct("<Q qq Q Q i ii i i iiii ii ff ff")
+
+
+@dataclass(frozen=True)
+class Params:
+    """Field names as in ``cuda/gemm.cuh``; addresses are integers, 0 for none."""
+
+    maps: tuple[bytes, ...]  # planes of A, planes of B, blocks of D
+    block_rows: int
+    block_columns: int
+    tile_columns: int
+    k_tiles: int
+    cluster_rows: int
+    cluster_columns: int
+    batches: int
+    group: int
+    a_batch_step: int
+    b_batch_step: int
+    alpha: float
+    beta: float
+    c: int = 0
+    c_row_stride: int = 0
+    c_batch_stride: int = 0
+    scratch: int = 0
+    gate: int = 0
+    gate_value: int = 0
+    combination: bytes = bytes(72)  # see ``planes.py``; this size when there is none
+    plane_scale: float = 1.0
+    epilogue: bytes = b""
+
+    def pack(self) -> bytes:
+        """The bytes, padded to the alignment of a tensor map."""
+        fields = _FIELDS.pack(
+            self.c, self.c_row_stride, self.c_batch_stride, self.scratch, self.gate,
+            self.gate_value, self.block_rows, self.block_columns, self.tile_columns,
+            self.k_tiles, self.cluster_rows, self.cluster_columns, self.batches, self.group,
+            self.a_batch_step, self.b_batch_step, self.alpha, self.beta,
+            self.plane_scale, 1 / self.plane_scale,
+        )  # fmt: skip
+        content = b"".join(self.maps) + self.combination + fields
+        content += bytes(-len(content) % 8) + self.epilogue
+        return content + bytes(-len(content) % 64)

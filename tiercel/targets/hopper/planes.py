@@ -1,0 +1,156 @@
+"""Combined planes of an operand: the kernel that writes them, and where they are in memory."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tiercel.errors import TiercelValueError
+from tiercel.targets.hopper.compile import cubin
+from tiercel.targets.hopper.driver import Arguments, Kernel
+from tiercel.targets.hopper.fused import PLANE, KernelPlane, sums_of
+from tiercel.targets.hopper.operand import Matrix
+from tiercel.targets.hopper.source import NAMES, sums_text
+
+THREADS = 256
+VECTOR = 8  # elements of a thread
+SQUARE = 256
+
+
+@dataclass(frozen=True)
+class BlockGrid:
+    """How an operand's view (rows contiguous) is cut into the blocks of a scheme.
+
+    ``order[i]``: (row, column) of block number i in the grid of the view, which for a transposed
+    view is not the grid of the scheme.
+    """
+
+    view: Matrix
+    rows: int
+    columns: int
+    order: tuple[tuple[int, int], ...]
+
+    def block(self, number: int) -> Matrix:
+        row, column = self.order[number]
+        return self.view.block(row * self.rows, column * self.columns, self.rows, self.columns)
+
+
+def grid_of(view: Matrix, name: str, grid: tuple[int, int], transposed: bool) -> BlockGrid:
+    """Cut ``view`` into a ``grid`` of blocks of the operand, transposed if the view is."""
+    number = [(i, j) for i in range(grid[0]) for j in range(grid[1])]
+    down, across = grid[::-1] if transposed else grid
+    order = tuple((j, i) if transposed else (i, j) for i, j in number)
+    if view.rows % down or view.columns % (across * VECTOR):
+        raise TiercelValueError(
+            f"{name}, seen as {view.rows}x{view.columns}, does not divide into {down}x{across} "
+            f"blocks with columns a multiple of {VECTOR}; peel the rest off, or use the classical "
+            "kernel"
+        )
+    return BlockGrid(view, view.rows // down, view.columns // across, order)
+
+
+def plane_bytes(grid: BlockGrid, planes: tuple[KernelPlane, ...]) -> int:
+    """Memory for the written planes."""
+    return sum(p.written for p in planes) * grid.rows * grid.columns * 2
+
+
+def matrices(grid: BlockGrid, planes: tuple[KernelPlane, ...], memory: int) -> list[Matrix]:
+    """Where the kernel finds each plane; written ones lie one after the other at ``memory``."""
+    found = []
+    for p in planes:
+        if p.written:
+            found.append(Matrix(memory, PLANE, grid.rows, grid.columns, grid.columns, 1))
+            memory += grid.rows * grid.columns * 2
+        else:
+            found.append(grid.block(p.plane.terms[0][0]))
+    return found
+
+
+@dataclass(frozen=True)
+class Combine:
+    """A ready launch of the combination kernel."""
+
+    kernel: Kernel
+    blocks: int
+    arguments: Arguments
+
+    def launch(self, stream: int) -> None:
+        self.kernel.launch(self.blocks, self.arguments, stream, THREADS)
+
+
+def squares(grid: BlockGrid) -> tuple[int, int]:
+    """256 × 256 squares of a block, down and across: each has a counter of finished items."""
+    return -(-grid.rows // SQUARE), -(-grid.columns // SQUARE)
+
+
+def arguments(
+    grid: BlockGrid, memory: int, flag: int, ready: int, scale: float, band: int
+) -> bytes:
+    """``Combination`` of ``cuda/combine.cuh``; ``ready``: address of the squares' counters."""
+    view = grid.view
+    offsets = [
+        row * grid.rows * view.row_stride + column * grid.columns for row, column in grid.order
+    ]
+    return struct.pack(
+        f"<QQQQ{len(offsets)}qqiiiifi",
+        view.address, memory, flag, ready, *offsets, view.row_stride, grid.rows, grid.columns,
+        *squares(grid), scale, band,
+    )  # fmt: skip
+
+
+def combination(
+    grid: BlockGrid,
+    planes: tuple[KernelPlane, ...],
+    memory: int,
+    flag: int,
+    scale: float,
+    device: int,
+) -> Combine | None:
+    """Prepare the writing of all written planes; ``None`` when there are none."""
+    sums = sums_of(planes)
+    if not sums:
+        return None
+    made = _kernel(grid.view.dtype, len(grid.order), sums, device)
+    blocks = -(-grid.rows * grid.columns // (VECTOR * THREADS))
+    return Combine(made, blocks, Arguments(arguments(grid, memory, flag, 0, scale, 1)))
+
+
+@lru_cache(maxsize=256)
+def _kernel(dtype: str, blocks: int, sums: tuple[str, ...], device: int) -> Kernel:
+    code = cubin(text(dtype, blocks, sums), f"combine-{dtype}-{blocks}-{len(sums)}")
+    return Kernel(code, device, 0, "combine_planes", overlap=False)
+
+
+def text(dtype: str, blocks: int, sums: tuple[str, ...]) -> str:
+    """CUDA text of the combination kernel.
+
+    >>> print(text("bfloat16", 4, ("block[0] - block[3]", "block[1]")))
+    // 2 combined planes of a bfloat16 operand of 4 blocks.
+    #include "combine.cuh"
+    <BLANKLINE>
+    struct Sums {
+      static constexpr int planes = 2;
+      template <int i, class T>
+      static __device__ T plane(const T (&block)[4]) {
+        if constexpr (i == 0) return block[0] - block[3];
+        else return block[1];
+      }
+    };
+    <BLANKLINE>
+    extern "C" __global__ void __launch_bounds__(256)
+    combine_planes(const __grid_constant__ Combination<4> planes) {
+      combine_all<bf16, Sums>(planes);
+    }
+    <BLANKLINE>
+    """
+    return f"""\
+// {len(sums)} combined planes of a {dtype} operand of {blocks} blocks.
+#include "combine.cuh"
+
+{sums_text(sums, blocks)}\
+extern "C" __global__ void __launch_bounds__({THREADS})
+combine_planes(const __grid_constant__ Combination<{blocks}> planes) {{
+  combine_all<{NAMES[dtype]}, Sums>(planes);
+}}
+"""

@@ -1,0 +1,141 @@
+"""CUDA C++ text of one kernel instance: its configuration and its program, around ``gemm.cuh``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tiercel.targets.hopper import wgmma
+from tiercel.targets.hopper.config import CONSUMERS, THREADS, Config
+from tiercel.targets.hopper.epilogue import EpilogueText
+
+# Registers of a producer and of a consumer thread after reallocation: multiples of 8, and
+# producer + 2 · consumer ≤ 504 = 64,512 / 128. Combining needs 40: four vectors in flight.
+REGISTERS = (24, 240)
+COMBINING_REGISTERS = (40, 232)
+NAMES = {"bfloat16": "bf16", "float16": "f16", "float32": "float"}  # of outputs
+
+
+@dataclass(frozen=True)
+class KernelProgram:
+    """What the producer and the consumers do for one tile, as CUDA statements.
+
+    ``kinds``: element types that its products read. ``sums``: planes of A that the kernel itself
+    combines, as expressions of ``block[i]``; none when they are given.
+    """
+
+    title: str
+    a_planes: int
+    b_planes: int
+    d_blocks: int
+    scratch_slots: int
+    kinds: tuple[str, ...]
+    produce: tuple[str, ...]
+    consume: tuple[str, ...]
+    sums: tuple[str, ...] = ()
+    a_blocks: int = 1
+
+
+def plain_program(operand: str) -> KernelProgram:
+    """The classical product: one multiplication, one store."""
+    return KernelProgram(
+        "classical product", 1, 1, 1, 0, (operand,),
+        ("load.multiply(p.a[0], p.b[0]);",),
+        (
+            f"tile.multiply<{wgmma.KINDS[operand][0]}, From::zero>(acc);",
+            "tile.drain(acc);",
+            "store(tile, acc, p, p.d[0], 0, 0, 1.0f);",
+        ),
+    )  # fmt: skip
+
+
+def text(config: Config, program: KernelProgram, epilogue: EpilogueText | None = None) -> str:
+    """The whole translation unit."""
+    tile = config.tile
+    combines = tile.combine_blocks > 0
+    producer, consumer = COMBINING_REGISTERS if combines else REGISTERS
+    output = NAMES[config.output]
+    instructions = "\n\n".join(
+        wgmma.specialisation(kind, tile.n, config.a_mn_major, config.b_mn_major)
+        for kind in program.kinds
+    )
+    epilogue_type = f"AddC<{output}>" if config.with_c else "PlainEpilogue"
+    if config.direct:
+        epilogue_type = f"Direct<{output}, {epilogue_type}>"
+    if epilogue is not None:
+        epilogue_type = epilogue.type
+    scratch = tile.m * tile.n * 2
+    return f"""\
+// {program.title}: {config}
+#include "gemm.cuh"
+{f"{chr(10)}{epilogue.text}" if epilogue else ""}
+struct Config {{
+  static constexpr int tile_m = {tile.m}, tile_n = {tile.n}, tile_k = {config.tile_k};
+  static constexpr int stages = {tile.stages};
+  static constexpr int cluster_m = {tile.cluster_m}, cluster_n = {tile.cluster_n};
+  static constexpr int cluster = cluster_m * cluster_n;
+  static constexpr bool pingpong = {_bool(tile.schedule == "pingpong")};
+  static constexpr int consumers = {CONSUMERS};
+  static constexpr int blocks = {tile.blocks};  // of 64 rows, per consumer
+  static constexpr int producer_registers = {producer}, consumer_registers = {consumer};
+  static constexpr bool a_mn_major = {_bool(config.a_mn_major)};
+  static constexpr bool b_mn_major = {_bool(config.b_mn_major)};
+  static constexpr int a_planes = {program.a_planes}, b_planes = {program.b_planes};
+  static constexpr int d_blocks = {program.d_blocks};
+  static constexpr bool combines = {_bool(combines)};  // planes of A, while multiplying
+  static constexpr int a_blocks = {program.a_blocks};
+  static constexpr int scratch_slots = {program.scratch_slots};
+  static constexpr int scratch_bytes = {scratch};  // of a slot
+  static constexpr int scratch_part = {min(scratch, 32768)};  // what one stage returns
+  using Operand = {wgmma.KINDS[config.operand][0]};
+  using Output = {output};
+  using Epilogue = {epilogue_type};
+}};
+
+{instructions}
+
+struct Program {{
+{sums_text(program.sums, program.a_blocks, "  ") if combines else ""}\
+  static __device__ void produce(Producer<Config>& load, const Params<Config>& p) {{
+{_indented(program.produce)}
+  }}
+
+  static __device__ void consume(Consumer<Config>& tile, Accumulator<Config>& acc,
+                                 const Params<Config>& p) {{
+    constexpr auto store = Store<Config>::run<Params<Config>>;
+{_indented(program.consume)}
+  }}
+}};
+
+extern "C" __global__ void __cluster_dims__({tile.cluster}, 1, 1) __launch_bounds__({THREADS}, 1)
+gemm(const __grid_constant__ Params<Config> params) {{
+  gemm<Config, Program>(params);
+}}
+"""
+
+
+def sums_text(sums: tuple[str, ...], blocks: int, indent: str = "") -> str:
+    """CUDA text of ``struct Sums`` for ``cuda/combine.cuh``: one expression for each plane."""
+    cases = "\n".join(
+        f"    {'else ' if i else ''}{f'if constexpr (i == {i}) ' if i < len(sums) - 1 else ''}"
+        f"return {value};"
+        for i, value in enumerate(sums)
+    )
+    text = f"""\
+struct Sums {{
+  static constexpr int planes = {len(sums)};
+  template <int i, class T>
+  static __device__ T plane(const T (&block)[{blocks}]) {{
+{cases}
+  }}
+}};
+
+"""
+    return "".join(indent * bool(line.strip()) + line for line in text.splitlines(keepends=True))
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _indented(lines: tuple[str, ...]) -> str:
+    return "\n".join("    " + line for line in lines)

@@ -12,8 +12,14 @@ import pytest
 _NEED_TORCH = ["tests/frontends/torch", "tiercel/frontends/torch"]
 #: PyTorch's wheels for Linux bring Triton along.
 _NEED_TRITON = ["tests/targets/gpu", "tiercel/targets/gpu", "tests/gpu/portable.py"]
+#: The kernels for GPUs are compiled where NVIDIA's compiler comes as a wheel.
+_NEED_NVRTC = [
+    "tests/targets/hopper/test_compile.py",
+    "tests/targets/hopper/test_epilogue_compile.py",
+]
 collect_ignore = [] if find_spec("torch") else [*_NEED_TORCH]
 collect_ignore += [] if find_spec("torch") and find_spec("triton") else _NEED_TRITON
+collect_ignore += [] if find_spec("cuda") else _NEED_NVRTC
 
 
 def pytest_configure(config: pytest.Config) -> None:

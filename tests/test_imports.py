@@ -21,16 +21,17 @@ MAY_IMPORT = {
     "lower": {"schemes", *SERVICES},
     "planner": {"lower", "schemes", *SERVICES},
     "targets": {"lower", "schemes", *SERVICES},
-    "shortcut": {"options", *BELOW_API},
+    "counters": {"planner"},  # which plans ran
+    "shortcut": {"counters", "options", *BELOW_API},
     "calibration": BELOW_API,  # measures targets for the planner
-    "runtime": {"calibration", *BELOW_API},  # wires planner and targets
+    "runtime": {"calibration", "counters", *BELOW_API},  # wires planner and targets
     "epilogues": {"lower"},  # what users write epilogues with
     "options": BELOW_API,  # the vocabulary of api.py
-    "frontends": {"options", "runtime", "shortcut", *BELOW_API},
+    "frontends": {"counters", "options", "runtime", "shortcut", *BELOW_API},
     "api": {"frontends", "options", "runtime", "shortcut", *BELOW_API},  # dispatches on array types
-    "__init__": {"api", "epilogues", "options", "runtime", "frontends", *BELOW_API},
+    "__init__": {"api", "counters", "epilogues", "options", "runtime", "frontends", *BELOW_API},
     "bench": {"__init__", "api", "options", "runtime", "frontends", *BELOW_API},
-    "commands": {"bench", "schemes", *SERVICES},  # subcommands with a file of their own
+    "commands": {"__init__", "bench", "runtime", "planner", "schemes", *SERVICES},  # subcommands
     "cli": {"commands", "__init__", "api", "options", "runtime", "frontends", "bench", *BELOW_API},
     "__main__": {"cli"},
 }

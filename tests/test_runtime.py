@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from tiercel import runtime
+from tiercel.planner import winners
 from tiercel.planner.problem import Problem
+from tiercel.planner.winners import Measured
 
 ROOT = Path(__file__).parents[1]
 
@@ -95,6 +97,29 @@ print(time.perf_counter() - start)
 def test_a_plan_is_made_once():
     problem = Problem(500, 600, 700)
     assert runtime.plan_for(problem) is runtime.plan_for(Problem(500, 600, 700))
+
+
+def test_measured_candidates_outrank_the_model():
+    problem = Problem(500, 600, 704)
+    before = runtime.plan_for(problem)
+    times = {c.algorithm: 1.0 for c in before.candidates if not c.rejected}
+    slower = next(name for name in times if name != before.chosen.algorithm)
+    measured = Measured(
+        500, 600, 704, "float32", "row", "row", False, 1, before.chosen.algorithm,
+        {**times, slower: 0.5}, times, {},
+    )  # fmt: skip
+    winners.add(before.machine.fingerprint, [measured])
+    assert runtime.plan_for(problem) is before  # a call does not look again
+    runtime.forget()
+    assert runtime.plan_for(problem).chosen.algorithm == slower
+
+
+def test_a_profile_is_measured_again_on_request():
+    before = runtime.machine(("float32",))
+    after = runtime.measure_again(("float32",))
+    assert after.fingerprint == before.fingerprint == runtime.fingerprint("float32")
+    assert after is runtime.machine(("float32",))
+    assert after is not before
 
 
 def test_the_vendor_needs_no_measurement():

@@ -4,8 +4,13 @@ import numpy as np
 import pytest
 
 import tiercel
+from tests.planner.machines import MACHINE
 from tiercel import shortcut
 from tiercel.options import DEFAULT
+from tiercel.planner.choose import make_plan
+from tiercel.planner.problem import Problem
+
+PLAN = make_plan(Problem(300, 310, 320, scheme="vendor"), MACHINE)
 
 
 @pytest.fixture(autouse=True)
@@ -23,15 +28,20 @@ def operands(M: int = 300, N: int = 310, K: int = 320) -> tuple[np.ndarray, np.n
 def test_a_product_that_the_planner_leaves_to_numpy_is_remembered():
     a, b = operands()
     assert not shortcut.is_numpys(a, b, DEFAULT)
-    shortcut.leave_to_numpy(a, b, DEFAULT)
+    shortcut.leave_to_numpy(a, b, DEFAULT, PLAN)
     assert shortcut.is_numpys(a, b, DEFAULT)
     assert not shortcut.is_numpys(a.T, b.T, DEFAULT)
+    before = tiercel.stats().get("vendor")
     np.testing.assert_array_equal(tiercel.matmul(a, b), a @ b)
+    assert tiercel.last_plan() is PLAN
+    after = tiercel.stats()["vendor"]
+    assert after.calls == (before.calls if before else 0) + 1
+    assert after.untimed == (before.untimed if before else 0) + 1
 
 
 def test_a_bad_out_is_still_explained():
     a, b = operands()
-    shortcut.leave_to_numpy(a, b, DEFAULT)
+    shortcut.leave_to_numpy(a, b, DEFAULT, PLAN)
     with pytest.raises(tiercel.TiercelTypeError):
         tiercel.matmul(a, b, out=np.zeros((300, 310), np.int64))
     with pytest.raises(tiercel.TiercelValueError):
@@ -42,6 +52,6 @@ def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(shortcut, "MOST_KEYS", 4)
     for size in range(300, 320):
         a, b = operands(M=size)
-        shortcut.leave_to_numpy(a, b, DEFAULT)
+        shortcut.leave_to_numpy(a, b, DEFAULT, PLAN)
         assert shortcut.is_numpys(a, b, DEFAULT)
     assert len(shortcut._numpys) <= 4

@@ -22,6 +22,7 @@ from tiercel.errors import (
 if TYPE_CHECKING:
     from tiercel import epilogues, schemes
     from tiercel.cache import cache_dir
+    from tiercel.counters import last_plan, stats
     from tiercel.lower.epilogue import epilogue
     from tiercel.runtime import machine, release_workspace
 
@@ -32,9 +33,11 @@ _LATER = {
     "cache_dir": "tiercel.cache",
     "epilogue": "tiercel.lower.epilogue",
     "epilogues": "tiercel.epilogues",
+    "last_plan": "tiercel.counters",
     "machine": "tiercel.runtime",
     "release_workspace": "tiercel.runtime",
     "schemes": "tiercel.schemes",
+    "stats": "tiercel.counters",
 }
 
 __all__ = [
@@ -45,6 +48,7 @@ __all__ = [
     "cache_dir",
     "epilogue",
     "epilogues",
+    "last_plan",
     "linear",
     "machine",
     "matmul",
@@ -54,6 +58,7 @@ __all__ = [
     "plan",
     "release_workspace",
     "schemes",
+    "stats",
     "unpatch",
 ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -55,6 +56,7 @@ def matmul(
     scheme: Any = None,
     threads: int | None = None,
     batch_invariant: bool = False,
+    verify: bool = False,
 ) -> Any:
     """Matrix product ``epilogue(a @ b + bias)``, with the semantics of ``np.matmul``.
 
@@ -66,8 +68,8 @@ def matmul(
     result of `pack`.
 
     Tensors give what ``torch.matmul`` gives, gradients and autocast included. Large products of
-    ordinary CPU tensors are accelerated; subclasses, other devices, and calls that torch compiles
-    or transforms (``torch.compile``, ``torch.func``) are torch's own.
+    ordinary CPU and CUDA tensors are accelerated; subclasses, other devices, and calls that torch
+    traces are torch's own.
 
     Parameters
     ----------
@@ -77,8 +79,8 @@ def matmul(
         must have the result's dtype, and no argument may require grad.
     epilogue
         "relu", "gelu", "gelu_tanh" or "silu": applied to every element before it is rounded
-        to the result's dtype. Real floating dtypes only. Arrays also take an epilogue traced by
-        `epilogue`, with ``given`` operands if it has any; its outputs are then the result.
+        to the result's dtype. Real floating dtypes only. Or an epilogue traced by `epilogue`, with
+        ``given`` operands if it has any; its outputs are then the result.
     bias
         Vector (N,), added to every row before the epilogue.
     accuracy
@@ -96,6 +98,11 @@ def matmul(
         Tensors only: a row of the result has the same bits whatever the other rows are and however
         many, on one machine. Runs the own classical kernel with one order of summation, whatever is
         fastest.
+    verify
+        Arrays only: probe every product that tiercel computed, with a random vector (Freivalds;
+        under 3 % of 4096³). One whose errors exceed ``accuracy`` is computed again with one level
+        less, finally by NumPy; later calls of the same kind begin there. Epilogues are then
+        applied after the product, and 16-bit operands multiplied in float32.
 
     Raises
     ------
@@ -105,14 +112,16 @@ def matmul(
         dtypes without a product, an ``out`` that cannot hold the result, an option that the
         operands do not allow.
     TiercelRuntimeError
-        A named scheme that is not safe for the data or not available on this machine.
+        A named scheme that is not safe for the data, not available on this machine, or found
+        inaccurate by ``verify``.
 
     >>> matmul(np.array([[1.0, 2.0]]), np.array([[3.0], [-4.0]]), epilogue="relu", bias=[6.0])
     array([[1.]])
     """
     plain = (
         epilogue is None and bias is None and accuracy is None
-        and workspace is None and scheme is None and threads is None and not batch_invariant
+        and workspace is None and scheme is None and threads is None
+        and not batch_invariant and not verify
     )  # fmt: skip
     if (
         plain and type(a) is _ndarray and type(b) is _ndarray
@@ -127,7 +136,9 @@ def matmul(
         options = (
             DEFAULT
             if plain
-            else checked_options(epilogue, accuracy, workspace, scheme, threads, batch_invariant)
+            else checked_options(
+                epilogue, accuracy, workspace, scheme, threads, batch_invariant, verify
+            )
         )
         if (
             epilogue is None and bias is None and type(a) is _ndarray and type(b) is _ndarray
@@ -154,6 +165,7 @@ def linear(
     scheme: Any = None,
     threads: int | None = None,
     batch_invariant: bool = False,
+    verify: bool = False,
 ) -> Any:
     """Linear layer ``epilogue(x @ w.T + bias)``: x (..., K), w (N, K), bias (N,) -> (..., N).
 
@@ -166,13 +178,16 @@ def linear(
     """
     plain = (
         epilogue is None and accuracy is None
-        and workspace is None and scheme is None and threads is None and not batch_invariant
+        and workspace is None and scheme is None and threads is None
+        and not batch_invariant and not verify
     )  # fmt: skip
     try:
         options = (
             DEFAULT
             if plain
-            else checked_options(epilogue, accuracy, workspace, scheme, threads, batch_invariant)
+            else checked_options(
+                epilogue, accuracy, workspace, scheme, threads, batch_invariant, verify
+            )
         )
         return _frontend(type(x), type(w), options=options).linear(x, w, bias, out, options)
     except TiercelError as error:
@@ -194,8 +209,9 @@ def pack(
     The result has ``shape``, ``dtype``, ``ndim`` and ``nbytes``: the memory it holds in addition
     to b, which it refers to and does not copy. b must not be changed while the packed form is in
     use. ``rows`` is the typical number of rows of a, for which the scheme is planned (default
-    2048); any number of rows may be multiplied. The options are those of `matmul`. dtypes: the
-    accelerated ones. For `linear`, pack the transposed weight: ``pack(w.T)``.
+    2048; not used for tensors); any number of rows may be multiplied. The options are those of
+    `matmul`. dtypes: the accelerated ones. For `linear`, pack the transposed weight: ``pack(w.T)``.
+    A packed tensor notices when b was changed in place, and refuses to be used then.
 
     Raises ``TiercelTypeError`` or ``TiercelValueError`` for what cannot be packed.
 
@@ -305,18 +321,19 @@ def plan(
     workspace: int | str | None = None,
     scheme: Any = None,
     threads: int | None = None,
+    device: str = "cpu",
 ) -> Any:
     """The plan for C (M, N) = A (M, K) · B (K, N): what would run here and every alternative.
 
     ``layout_*``: "row" or "col". ``static_b``: B is packed once (`pack`). The other options are
-    those of `matmul`. Nothing is multiplied; the machine is measured if it has not been.
+    those of `matmul`. ``device``: "cpu"; "cuda", this machine's GPU or, without one, a GPU that a
+    profile is shipped for; or the name of such a GPU. Nothing is multiplied; the machine is
+    measured if it has not been.
 
     Raises ``TiercelValueError`` for sizes below 1 and unknown options, ``TiercelTypeError`` for a
     dtype that is not accelerated.
     """
     from tiercel.planner.problem import DTYPES, Problem
-    from tiercel.runtime import plan_for
-    from tiercel.targets.cpu.threads import allowed
 
     name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
     if name not in DTYPES:
@@ -332,13 +349,34 @@ def plan(
             f"plans know named epilogues only, not {options.epilogue}; leave it out: the product "
             "is planned without it, and it is computed from the product"
         )
-    return plan_for(
-        Problem(
-            M=M, N=N, K=K, dtype=name, layout_a=layout_a, layout_b=layout_b,
-            epilogue=options.epilogue, accuracy=options.accuracy, workspace=options.workspace,
-            scheme=options.scheme, threads=options.threads or allowed(), static_b=static_b,
-        )
+    problem = Problem(
+        M=M, N=N, K=K, dtype=name, layout_a=layout_a, layout_b=layout_b,
+        epilogue=options.epilogue, accuracy=options.accuracy, workspace=options.workspace,
+        scheme=options.scheme, threads=options.threads or 1, static_b=static_b,
     )  # fmt: skip
+    if device != "cpu":
+        return _gpu_plan(problem, device)
+    from tiercel.runtime import plan_for
+    from tiercel.targets.cpu.threads import allowed
+
+    return plan_for(replace(problem, threads=options.threads or allowed()))
+
+
+def _gpu_plan(problem: Any, device: str) -> Any:
+    """The plan for this machine's GPU ("cuda") or for one that a profile is shipped for."""
+    from tiercel.planner import gpu
+
+    machine = None
+    if device == "cuda":
+        try:
+            from tiercel.frontends.torch.cuda_machine import here
+
+            machine = here(problem.dtype)
+        except ModuleNotFoundError as missing:
+            if missing.name != "torch":
+                raise
+        device = gpu.known_names()[0]
+    return gpu.make_plan(problem, machine or gpu.required(device))
 
 
 def _frontend(*types: type, options: Options = DEFAULT) -> Any:
@@ -350,10 +388,10 @@ def _frontend(*types: type, options: Options = DEFAULT) -> Any:
         for base in kind.__mro__:
             root = base.__module__.partition(".")[0]
             if root != "numpy" and root in _FRONTENDS:
-                if options.is_traced:
+                if options.verify:
                     raise TiercelTypeError(
-                        f"{options.epilogue} works on NumPy arrays; allowed for {root}: the name "
-                        "of an epilogue, or none"
+                        f"verify=True probes products of NumPy arrays; allowed for {root}: leave "
+                        "it out"
                     )
                 return _FRONTENDS[root]()
     if options.batch_invariant:

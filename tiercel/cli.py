@@ -1,8 +1,7 @@
-"""The command line: ``tiercel bench``, ``env``, ``explain`` and ``cache``."""
+"""The command line: ``tiercel env`` and ``tiercel cache``; ``commands/`` has the others."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -10,9 +9,13 @@ from rich.console import Console
 from rich.table import Table
 
 from tiercel.bench.command import bench
+from tiercel.commands.crossover_map import crossover_map
+from tiercel.commands.explain import explain
+from tiercel.commands.regret import regret
+from tiercel.commands.schemes import schemes
+from tiercel.commands.search import search
+from tiercel.commands.tune import tune
 from tiercel.errors import TiercelError
-
-LAYOUT = click.Choice(["row", "col"])
 
 
 class ErrorsAsMessages(click.Group):
@@ -32,6 +35,12 @@ def main() -> None:
 
 
 main.add_command(bench)
+main.add_command(explain)
+main.add_command(crossover_map)
+main.add_command(tune)
+main.add_command(regret)
+main.add_command(schemes)
+main.add_command(search)
 
 
 @main.command()
@@ -46,51 +55,6 @@ def env() -> None:
     console.print(_facts("cache", _cache_facts()))
     for name, value in slowing_variables().items():
         console.print(f"{name}={value} is set and can slow a peer; benchmarks run without it")
-
-
-@main.command()
-@click.argument("m", type=click.IntRange(0))
-@click.argument("n", type=click.IntRange(0))
-@click.argument("k", type=click.IntRange(0))
-@click.option("--dtype", default="float32", show_default=True)
-@click.option("--layout-a", type=LAYOUT, default="row", show_default=True)
-@click.option("--layout-b", type=LAYOUT, default="row", show_default=True)
-@click.option("--static", type=click.Choice(["b"]), help="B is constant and packed once.")
-@click.option(
-    "--accuracy", help="classical, standard, fast, or a bound on the error growth such as 3."
-)
-@click.option("--workspace", help='Most extra memory: bytes, or e.g. "256MiB".')
-@click.option("--scheme", help="Use this scheme, e.g. strassen.")
-@click.option("--threads", type=click.IntRange(1))
-@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
-def explain(
-    m: int,
-    n: int,
-    k: int,
-    dtype: str,
-    layout_a: str,
-    layout_b: str,
-    static: str | None,
-    as_json: bool,
-    **options: Any,
-) -> None:
-    """Show what would run for an M×K by K×N product, and what would not, and why."""
-    import tiercel
-
-    given = {name: value for name, value in options.items() if value is not None}
-    if "accuracy" in given:
-        given["accuracy"] = _accuracy(given["accuracy"])
-    plan = tiercel.plan(
-        m,
-        n,
-        k,
-        dtype=_full_dtype(dtype),
-        layout_a=layout_a,
-        layout_b=layout_b,
-        static_b=static == "b",
-        **given,
-    )
-    click.echo(json.dumps(plan.to_json(), indent=1, default=str) if as_json else str(plan))
 
 
 @main.group()
@@ -111,20 +75,6 @@ def clear() -> None:
 
     disk.clear()
     click.echo(f"cleared {disk.cache_dir()}")
-
-
-DTYPE_NAMES = {"fp32": "float32", "fp64": "float64", "fp16": "float16", "bf16": "bfloat16"}
-
-
-def _full_dtype(name: str) -> str:
-    return DTYPE_NAMES.get(name.lower(), name)
-
-
-def _accuracy(text: str) -> str | float:
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def _facts(title: str, facts: dict[str, Any]) -> Table:

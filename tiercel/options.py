@@ -33,7 +33,7 @@ class Options:
     a bound on the error growth over the classical product. ``workspace`` counts bytes, None means
     no cap. ``scheme`` is None (the planner chooses), a name or a ``Scheme``. ``threads`` is None
     (as many as the process may use) or a positive count. ``batch_invariant``: a row of the result
-    has the same bits whatever the other rows are.
+    has the same bits whatever the other rows are. ``verify``: products are probed afterwards.
     """
 
     epilogue: Any = None
@@ -42,6 +42,7 @@ class Options:
     scheme: Any = None
     threads: int | None = None
     batch_invariant: bool = False
+    verify: bool = False
 
     @property
     def is_traced(self) -> bool:
@@ -59,6 +60,7 @@ def checked_options(
     scheme: Any = None,
     threads: int | None = None,
     batch_invariant: bool = False,
+    verify: bool = False,
 ) -> Options:
     """Options from what the caller typed.
 
@@ -75,25 +77,27 @@ def checked_options(
     """
     if (given := _given(epilogue)) is not None:
         # Not through the cache, which would keep the operands' memory.
-        plain = checked_options(None, accuracy, workspace, scheme, threads, batch_invariant)
+        plain = checked_options(None, accuracy, workspace, scheme, threads, batch_invariant, verify)
         return replace(plain, epilogue=given)
+    values = epilogue, accuracy, workspace, scheme, threads, batch_invariant, verify
     try:
-        return _checked(epilogue, accuracy, workspace, scheme, threads, batch_invariant)
+        return _checked(*values)
     except TypeError:
         # An unhashable value cannot be looked up; checking it directly names the culprit.
-        return _checked.__wrapped__(epilogue, accuracy, workspace, scheme, threads, batch_invariant)
+        return _checked.__wrapped__(*values)
 
 
 # typed: True == 1 in a cache key, but only 1 is a number of threads.
 @lru_cache(maxsize=256, typed=True)
-def _checked(epilogue, accuracy, workspace, scheme, threads, batch_invariant) -> Options:
+def _checked(epilogue, accuracy, workspace, scheme, threads, batch_invariant, verify) -> Options:
     return Options(
         epilogue=_epilogue(epilogue),
         accuracy=_accuracy(accuracy),
         workspace=_workspace(workspace),
         scheme=_scheme(scheme),
         threads=_threads(threads),
-        batch_invariant=_switch(batch_invariant),
+        batch_invariant=_switch("batch_invariant", batch_invariant),
+        verify=_switch("verify", verify),
     )
 
 
@@ -168,10 +172,10 @@ def _threads(value: Any) -> int | None:
     )
 
 
-def _switch(value: Any) -> bool:
+def _switch(name: str, value: Any) -> bool:
     if isinstance(value, bool):
         return value
-    raise TiercelTypeError(f"batch_invariant={value!r} is not a switch; allowed: True or False")
+    raise TiercelTypeError(f"{name}={value!r} is not a switch; allowed: True or False")
 
 
 def _is_count(value: Any) -> bool:

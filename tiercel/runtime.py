@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from dataclasses import replace
 from functools import cache, lru_cache, reduce
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tiercel import counters
+from tiercel.errors import TiercelRuntimeError
 from tiercel.lower.blocking import blocking
 from tiercel.lower.recipe import Recipe
 from tiercel.lower.steps import sub_problem
 from tiercel.planner import machine as profiles
+from tiercel.planner import winners
 from tiercel.planner.choose import make_plan
 from tiercel.planner.machine import Machine, Rates
 from tiercel.planner.plan import Plan
@@ -24,23 +29,40 @@ if TYPE_CHECKING:
 
 DTYPES = ("float32", "float64")
 
+log = logging.getLogger("tiercel")
+
 
 @lru_cache(maxsize=4096)
 def plan_for(problem: Problem) -> Plan:
     """The plan of a problem on this machine; see ``planner/choose.py`` for errors."""
     if problem.scheme == "vendor":
         return make_plan(problem, _nothing_measured())
-    return make_plan(problem, machine((problem.compute,)))
+    plan = winners.applied(make_plan(problem, machine((problem.compute,))))
+    log.debug("planned %s", plan)
+    return plan
 
 
 def execute(
     plan: Plan, a: np.ndarray, b: np.ndarray | Packed, out: np.ndarray, bias: np.ndarray | None
 ) -> bool:
-    """Run a plan that chose an own kernel; False when the guard refused the data."""
-    from tiercel.targets.cpu import kernel
-
+    """Run a plan that chose an own kernel, and count it; False when the guard refused the data."""
     recipe = plan.chosen.recipe
     assert recipe is not None, "a plan for NumPy has nothing to execute"
+    start = perf_counter()
+    done = _execute(plan, recipe, a, b, out, bias)
+    seconds = perf_counter() - start
+    counters.record(plan, seconds, recipe.multiplications_saved if done else 0, refused=not done)
+    if not done:
+        log.debug("the data were refused for %s: %s", plan.chosen.algorithm, plan.problem)
+    return done
+
+
+def _execute(
+    plan: Plan, recipe: Recipe, a: np.ndarray, b: np.ndarray | Packed, out: np.ndarray,
+    bias: np.ndarray | None,
+) -> bool:  # fmt: skip
+    from tiercel.targets.cpu import kernel
+
     if not isinstance(b, np.ndarray):
         return kernel.execute(_for_packed(b.recipe, plan.problem), a, b, out, bias)
     if plan.chosen.fringe == 0:
@@ -97,6 +119,40 @@ def _machine(cores: int, dtype: str) -> Machine:
     return profiles.cached(key, lambda: calibration.profile(key, cores, dtype))
 
 
+def fingerprint(dtype: str) -> str:
+    """Names the profile of this machine for a compute dtype; "" where there are no kernels."""
+    from tiercel import calibration
+
+    try:
+        from tiercel.targets.cpu.threads import allowed
+
+        return calibration.fingerprint(allowed(), dtype)
+    except (ImportError, LookupError):
+        return ""
+
+
+def measure_again(dtypes: tuple[str, ...] = DTYPES) -> Machine:
+    """Measure this machine now, replace the stored profile, and forget plans made with it.
+
+    Raises ``TiercelRuntimeError`` where tiercel has no kernels.
+    """
+    from tiercel import calibration
+
+    try:
+        from tiercel.targets.cpu.threads import allowed
+
+        cores = allowed()
+        for dtype in dtypes:
+            key = calibration.fingerprint(cores, dtype)
+            profiles.keep(calibration.profile(key, cores, dtype))
+    except (ImportError, LookupError) as reason:
+        raise TiercelRuntimeError(
+            f"nothing to measure: {reason}; products are NumPy's on this machine"
+        ) from None
+    forget()
+    return machine(dtypes)
+
+
 def _nothing_measured(reason: str = "") -> Machine:
     """A machine without kernels of ours; its rates are only there to be printed."""
     rates = Rates(1, 1, 0, 0, 1, 1, 1, 1, 1, 1, (0, 0, 0), 1, 1, 1)
@@ -123,5 +179,6 @@ def release_workspace() -> None:
 def forget() -> None:
     """Forget plans and the machine profile (after a change of environment; for tests)."""
     plan_for.cache_clear()
+    winners.forget()
     _machine.cache_clear()
     _unavailable.cache_clear()

@@ -7,15 +7,19 @@ threads, which does not change what NumPy is better at.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from tiercel.counters import here, shortcut_calls
 from tiercel.options import Options
+
+if TYPE_CHECKING:
+    from tiercel.planner.plan import Plan
 
 MOST_KEYS = 4096
 
-_numpys: set[tuple[Any, ...]] = set()
+_numpys: dict[tuple[Any, ...], Plan] = {}
 
 
 def _key(a: NDArray, b: NDArray, options: Options) -> tuple[Any, ...]:
@@ -23,15 +27,20 @@ def _key(a: NDArray, b: NDArray, options: Options) -> tuple[Any, ...]:
 
 
 def is_numpys(a: NDArray, b: NDArray, options: Options) -> bool:
-    """Whether the product of plain arrays a and b is known to be NumPy's."""
-    return _key(a, b, options) in _numpys
+    """Whether the product of plain arrays a and b is known to be NumPy's; counts it if so."""
+    plan = _numpys.get(_key(a, b, options))
+    if plan is None:
+        return False
+    here.plan = plan
+    shortcut_calls[0] += 1
+    return True
 
 
-def leave_to_numpy(a: NDArray, b: NDArray, options: Options) -> None:
-    """Remember that the product of a and b is NumPy's."""
+def leave_to_numpy(a: NDArray, b: NDArray, options: Options, plan: Plan) -> None:
+    """Remember that ``plan`` leaves the product of a and b to NumPy."""
     if len(_numpys) >= MOST_KEYS:
         _numpys.clear()
-    _numpys.add(_key(a, b, options))
+    _numpys[_key(a, b, options)] = plan
 
 
 def forget() -> None:

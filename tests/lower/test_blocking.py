@@ -36,7 +36,7 @@ class Case:
         self, M: int, N: int, K: int, program: Program, tile: Tile, target: Target, by_row: bool
     ) -> None:
         self.M, self.N, self.K = M, N, K
-        self.program, self.tile, self.target = program, tile, target
+        self.program, self.tile, self.target, self.by_row = program, tile, target, by_row
         self.blocking = blocking(M, N, K, program, tile, target, by_row=by_row)
 
     def __repr__(self) -> str:

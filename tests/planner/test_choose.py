@@ -3,13 +3,14 @@
 import re
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.planner.machines import BARE, EAGER, MACHINE
+from tests.planner.machines import BARE, EAGER, MACHINE, with_rates
 from tests.targets.cpu.recipes import DTYPES as NUMPY_DTYPES
 from tests.targets.cpu.recipes import integers, tile
 from tiercel import schemes
@@ -20,6 +21,7 @@ from tiercel.planner.problem import DTYPES, Problem
 from tiercel.targets.cpu import kernel, workspace
 
 N = 1024
+TWO_CORES = replace(with_rates(MACHINE, scaling=1.9, memory_scaling=1.8), cores=2)
 
 
 def chosen(problem: Problem, machine=EAGER) -> str:
@@ -206,3 +208,15 @@ def test_plan_for_a_static_operand_holds_all_of_it():
     assert (
         plan.chosen.seconds < make_plan(Problem(512, N, N, scheme="strassen"), EAGER).chosen.seconds
     )
+
+
+# --- shares of threads ----------------------------------------------------------------------------
+
+
+def test_no_width_makes_two_threads_share_unevenly():
+    """The rate of two levels is steady over N: no width is cut into one task, or into three."""
+    rates = []
+    for N in range(1600, 3600, 64):
+        plan = make_plan(Problem(672, N, N, threads=2, scheme="strassen2"), TWO_CORES)
+        rates.append(plan.problem.flops / plan.chosen.seconds)
+    assert all(b > 0.97 * a for a, b in pairwise(rates))

@@ -11,6 +11,7 @@ import numpy as np
 
 from tiercel.bench.bars import bar_cases
 from tiercel.bench.case import Case
+from tiercel.bench.layers import sample
 from tiercel.errors import TiercelValueError
 
 SHAPE = re.compile(r"(\d+)(?:[x×*](\d+)[x×*](\d+))?$")
@@ -61,8 +62,10 @@ def parse(text: str, *, seed: int = 0) -> tuple[list[Case], float]:
     """Cases named by ``text``, and the seconds that measuring them deserves.
 
     ``text`` is a set (``"quick"``, ``"full"``, ``"issue"``), one group of a set
-    (``"issue:packed"``), ``"random:200"``, a comma-separated list of ``MxNxK`` or ``N`` (a square),
-    or the path of a file with one such shape per line (``#`` starts a comment).
+    (``"issue:packed"``), ``"random:200"``, ``"layers:48"`` (so many products of the linear layers
+    of ``layers.py``; ``"layers:48/4"``: with all sizes divided by 4), a comma-separated list of
+    ``MxNxK`` or ``N`` (a square), or the path of a file with one such shape per line (``#`` starts
+    a comment).
 
     >>> [case.label for case in parse("512,128x4096x1024")[0]]
     ['512³', '128×4096×1024']
@@ -73,6 +76,10 @@ def parse(text: str, *, seed: int = 0) -> tuple[list[Case], float]:
     if name == "random":
         cases = random_cases(_positive(group or "200", text), seed)
         return cases, SECONDS_PER_RANDOM_SHAPE * len(cases)
+    if name == "layers":
+        count, _, divisor = group.partition("/")
+        cases = sample(_positive(count or "48", text), _positive(divisor or "1", text), seed)
+        return cases, SECONDS_PER_LISTED_SHAPE * len(cases)
     if name in SETS:
         return _from_set(name, group)
     path = Path(text)
@@ -148,7 +155,8 @@ def _listed(word: str) -> Case:
     if not match:
         raise TiercelValueError(
             f"shapes: {word!r} is no shape; write MxNxK (512x4096x4096), N for a square, one of "
-            f"{', '.join(SETS)}, random:COUNT, or the path of a file with one shape per line"
+            f"{', '.join(SETS)}, random:COUNT, layers:COUNT, or the path of a file with one shape "
+            "per line"
         )
     m, n, k = match.groups()
     return Case(_positive(m, word), _positive(n or m, word), _positive(k or m, word))

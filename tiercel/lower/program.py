@@ -50,6 +50,11 @@ class Program:
         """True for the classical product: one block, no additions."""
         return (self.m, self.k, self.n, self.planes) == (1, 1, 1, 1)
 
+    @property
+    def share(self) -> float:
+        """Real multiplications over those of the classical product: R / mkn (complex: R / 4mkn)."""
+        return len(self.products) / (self.m * self.k * self.n * self.planes**2)
+
     @cached_property
     def _lengths(self) -> dict[str, list[int]]:
         return {x: [len(getattr(p, x)) for p in self.products] for x in "abc"}

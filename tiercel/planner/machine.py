@@ -103,5 +103,10 @@ def cached(fingerprint: str, measure: Callable[[], Machine]) -> Machine:
         except (ValueError, KeyError, TypeError):  # written by another version
             pass
     machine = measure()
-    disk.store("machine", fingerprint, machine.to_json().encode())
+    keep(machine)
     return machine
+
+
+def keep(machine: Machine) -> None:
+    """Store a profile under its fingerprint, replacing an older one."""
+    disk.store("machine", machine.fingerprint, machine.to_json().encode())

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tiercel.lower.recipe import Recipe
+from tiercel.planner.describe import table
 from tiercel.planner.machine import Machine
 from tiercel.planner.problem import Problem
 
@@ -47,6 +48,31 @@ class Plan:
         best = min(safe, key=lambda c: c.seconds)
         return replace(self, chosen=best)
 
+    def one_level_down(self) -> Plan:
+        """The plan with the next more accurate candidate: fewer levels, classical, then NumPy."""
+        now = self.chosen.growth
+        allowed = [c for c in self.candidates if not c.rejected and c.recipe is not None]
+        milder = [c for c in allowed if c.growth < now]
+        best = max(milder, key=lambda c: (c.growth, -c.seconds), default=self.vendor)
+        return replace(self, chosen=best)
+
+    @property
+    def vendor(self) -> Candidate:
+        """NumPy's product, which every plan has among its candidates."""
+        return next(c for c in self.candidates if c.algorithm == "vendor")
+
+    @property
+    def place(self) -> str:
+        """What runs the product, for a table's head."""
+        return f"{self.problem.threads} thread{'s' if self.problem.threads > 1 else ''}"
+
+    def choosing(self, algorithm: str) -> Plan:
+        """The same plan with the candidate of that name as its choice.
+
+        Raises ``KeyError`` for a name that is not among the candidates.
+        """
+        return replace(self, chosen={c.algorithm: c for c in self.candidates}[algorithm])
+
     def to_json(self) -> dict[str, Any]:
         """Plain data: the problem, the choice, and all candidates (``None`` ms: no kernel)."""
         p = self.problem
@@ -73,36 +99,7 @@ class Plan:
         }
 
     def __str__(self) -> str:
-        p, peak = self.problem, self.machine.rates[self.problem.compute].peak
-        head = (
-            f"{p.M} × {p.N} × {p.K} {p.dtype}, A {p.layout_a}, B {p.layout_b}"
-            f"{' (packed)' if p.static_b else ''}, {p.threads} "
-            f"thread{'s' if p.threads > 1 else ''}, accuracy {p.accuracy}"
-        )
-        rows = [("", "algorithm", "pred. ms", "GFLOP/s", "% peak", "memory", "error ×", "note")]
-        for c in sorted(self.candidates, key=lambda c: c.seconds):
-            rate = p.flops / c.seconds / 1e9
-            rows.append(
-                (
-                    "→" if c.algorithm == self.chosen.algorithm else "",
-                    c.algorithm,
-                    f"{c.seconds * 1e3:.3f}",
-                    f"{rate:.1f}",
-                    f"{100 * rate / (peak * p.threads):.0f}",
-                    f"{c.workspace / 2**20:.1f} MiB",
-                    f"{c.growth:.2f}",
-                    c.rejected,
-                )
-            )
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        lines = [
-            "  ".join(
-                cell.ljust(w) if i in (0, 1, 7) else cell.rjust(w)
-                for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in rows
-        ]
-        return "\n".join([head, *lines])
+        return table(self)
 
 
 def _milliseconds(candidate: Candidate) -> float | None:

@@ -2,8 +2,8 @@
 
 In the order of a call: ``operands`` decides what is ours to compute (``numpys_own`` has the rest),
 ``shapes`` broadcasts, ``out`` protects the caller's buffer, ``batch`` finds the 2-D products,
-``product`` plans and runs one. ``packed`` keeps a static
-operand, ``override`` serves ``with tiercel.numpy_matmul()``.
+``product`` plans and runs one, ``verify`` probes it where that is asked for. ``packed`` keeps a
+static operand, ``override`` serves ``with tiercel.numpy_matmul()``.
 """
 
 from tiercel.frontends.numpy.linear import linear

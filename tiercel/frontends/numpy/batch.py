@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+
 import numpy as np
 from numpy.typing import NDArray
 
+from tiercel import counters
 from tiercel.frontends.numpy.product import (
     Request,
     by_vendor,
@@ -39,7 +42,7 @@ def _one_product(a: NDArray, b: NDArray, out: NDArray | None, request: Request) 
     plan = plan_of(a, b, c, request)
     plain = request.bias is None and request.packed is None and a.dtype.itemsize > 2
     if plain and is_vendor(plan):
-        leave_to_numpy(a, b, request.options)
+        leave_to_numpy(a, b, request.options, plan)
     run(plan, a, b, c, request)
     return c
 
@@ -58,7 +61,10 @@ def _batch(
     first = (0,) * len(shape.batch)
     plan = plan_of(a[first], b[first], c[first], request)
     if is_vendor(plan):
-        return by_vendor(a, b, c, request)
+        start = perf_counter()
+        by_vendor(a, b, c, request)
+        counters.record(plan, perf_counter() - start)
+        return c
     for index in np.ndindex(shape.batch):
         run(plan, a[index], b[index], c[index], request)
     return c

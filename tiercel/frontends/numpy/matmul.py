@@ -20,6 +20,7 @@ from tiercel.frontends.numpy.shapes import (
     with_matrix_axes,
     without_matrix_axes,
 )
+from tiercel.frontends.numpy.verify import bare_then_mapped, needs_bare_product
 from tiercel.options import Options
 
 
@@ -55,11 +56,16 @@ def matmul(a: Any, b: Any, out: Any, bias: Any, options: Options) -> Any:
         packed = checked_packed(packed, dtype, options)
     request = Request(options, vector, packed)
     x, y = as_operand(as_row(x), dtype), as_operand(as_column(y), dtype)
+    if needs_bare_product(options, dtype):
+        result = without_matrix_axes(bare_then_mapped(matmul, x, y, vector, options), shape)
+        return result if out is None else _copied(result, out)
     if out is not None and writable_in_place(out, shape, dtype, x, y, vector):
         batched_product(x, y, with_matrix_axes(out, shape), shape, request)
         return out
     result = without_matrix_axes(batched_product(x, y, None, shape, request), shape)
-    if out is None:
-        return result
+    return result if out is None else _copied(result, out)
+
+
+def _copied(result: Any, out: Any) -> Any:
     np.copyto(out, result, casting="same_kind")
     return out

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tiercel import counters
 from tiercel.errors import TiercelRuntimeError
+from tiercel.frontends.numpy import verify
 from tiercel.frontends.numpy.layout import layout
 from tiercel.frontends.numpy.packed import Packed
 from tiercel.options import Options
@@ -98,10 +101,21 @@ def run(plan: Plan, a: NDArray, b: NDArray, out: NDArray, request: Request) -> N
 
     Raises ``TiercelRuntimeError`` where the caller named a scheme and the data forbid it.
     """
+    if not request.options.verify:
+        _run(plan, a, b, out, request)
+        return
+    following: Plan | None = verify.remembered(plan)
+    while following is not None:
+        ran = _run(following, a, b, out, request)
+        following = None if is_vendor(ran) else verify.next_plan(ran, a, b, out, request)
+
+
+def _run(plan: Plan, a: NDArray, b: NDArray, out: NDArray, request: Request) -> Plan:
+    """Run a plan, or what its guard leaves of it; returns the plan that ran."""
     if not is_vendor(plan):
         scheme, packed = request.options.scheme, request.packed
         if execute(plan, a, b if packed is None else packed.panels, out, request.bias):
-            return
+            return plan
         if scheme is not None:
             raise TiercelRuntimeError(
                 f"scheme={scheme!r} is not safe for these operands: they hold Inf or NaN, or rows "
@@ -110,5 +124,8 @@ def run(plan: Plan, a: NDArray, b: NDArray, out: NDArray, request: Request) -> N
             )
         plan = plan.classical()
         if not is_vendor(plan) and execute(plan, a, b, out, request.bias):
-            return
+            return plan
+    start = perf_counter()
     by_vendor(a, b, out, request)
+    counters.record(plan, perf_counter() - start)
+    return plan

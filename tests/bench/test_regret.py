@@ -1,0 +1,48 @@
+"""Regret and gains, from measured times."""
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tiercel.bench.prediction_picture import write_prediction_picture
+from tiercel.bench.regret import regret, table
+from tiercel.planner.winners import Measured
+
+
+def measured(size: int, planned: str, **seconds: float) -> Measured:
+    predicted = {name: 1.1 * t for name, t in seconds.items()}
+    memory = dict.fromkeys(seconds, 0)
+    return Measured(
+        size, size, size, "float32", "row", "row", False, 2, planned, seconds, predicted, memory
+    )
+
+
+RIGHT = measured(512, "strassen", vendor=1.2, classical=1.1, strassen=1.0)
+WRONG = measured(256, "vendor", vendor=1.0, classical=0.8)
+
+
+def test_figures():
+    figures = regret([RIGHT, WRONG])
+    assert figures.count == 2
+    assert (figures.mean, figures.worst) == pytest.approx((1.125, 1.25))
+    assert figures.against_vendor == 1.0
+    assert (figures.gain, figures.schemes, figures.scheme_gain) == pytest.approx((0.1, 1, 0.2))
+    assert figures.tuned_gain == pytest.approx((0.2 + 0.25) / 2)
+    assert figures.error == pytest.approx(0.1)
+    assert "regret mean 1.125" in str(figures)
+
+
+def test_the_table_marks_what_was_planned():
+    console = Console(width=120, record=True)
+    console.print(table([RIGHT, WRONG]))
+    lines = console.export_text().splitlines()
+    assert lines[2].split()[:4] == ["256×256×256", "1000.00*", "800.00", "–"]
+    assert lines[3].split()[-2:] == ["1.000", "1.200"]
+
+
+def test_picture(tmp_path: Path):
+    path = tmp_path / "scatter.png"
+    other = measured(700, "laderman", vendor=1.2, laderman=1.1)
+    write_prediction_picture([RIGHT, WRONG, other], "Made up", path)
+    assert path.stat().st_size > 5000

@@ -1,0 +1,42 @@
+"""The planner against times measured on a two-core AVX2 machine, with that machine's profile."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tiercel.bench.regret import regret
+from tiercel.bench.tuned import read
+from tiercel.planner.choose import make_plan
+from tiercel.planner.problem import Problem
+from tiercel.planner.winners import Measured
+
+FILE = Path(__file__).parents[2] / "benchmarks" / "results" / "cpu-avx2-candidates.json"
+TUNED = read(FILE)
+
+
+def planned_now(m: Measured) -> Measured:
+    """The measurement with what the cost model of today would choose."""
+    problem = Problem(m.M, m.N, m.K, m.dtype, m.layout_a, m.layout_b,
+                      static_b=m.static_b, threads=m.threads)  # fmt: skip
+    return replace(m, planned=make_plan(problem, TUNED.profiles[0]).chosen.algorithm)
+
+
+def test_choices_are_nearly_as_fast_as_the_best_candidates():
+    figures = regret([planned_now(m) for m in TUNED.measured])
+    assert figures.count >= 40
+    assert figures.mean <= 1.02
+    assert figures.p95 <= 1.05
+    assert figures.against_vendor <= 1.02
+
+
+@pytest.mark.parametrize("algorithm", ["vendor", "classical", "strassen", "strassen2"])
+def test_predicted_times_are_close(algorithm: str):
+    ratios = sorted(
+        m.predicted[algorithm] / m.seconds[algorithm]
+        for m in TUNED.measured
+        if algorithm in m.seconds
+    )
+    assert len(ratios) >= 30
+    assert 0.95 < ratios[len(ratios) // 2] < 1.05
+    assert 0.8 < ratios[0] < ratios[-1] < 1.2

@@ -1,0 +1,1 @@
+"""Subcommands of the command line that have a file of their own."""

@@ -5,9 +5,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-import tiercel
 from tiercel import epilogues as ep
-from tiercel.errors import TiercelTypeError
 
 M, N = 5, 12
 
@@ -103,9 +101,3 @@ def test_the_same_convention_at_kinks(name, operands, torchs):
     found = getattr(ep, name).vjp(np.ones_like(acc), acc=acc, **operands)
     assert x.grad is not None
     np.testing.assert_array_equal(found["d_acc"], x.grad.numpy())
-
-
-def test_a_traced_epilogue_of_tensors_is_refused():
-    x = torch.ones(3, 3)
-    with pytest.raises(TiercelTypeError, match="works on NumPy arrays; allowed for torch"):
-        tiercel.matmul(x, x, epilogue=ep.silu)

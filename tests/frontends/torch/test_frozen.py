@@ -1,7 +1,10 @@
 """Packed weights: only of frozen parameters, and never of a state that has passed."""
 
 import copy
+import gc
+import weakref
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -9,7 +12,7 @@ from torch import nn
 
 import tiercel
 from tiercel.frontends.numpy import packed
-from tiercel.frontends.torch import engine, operands
+from tiercel.frontends.torch import cpu
 
 
 @pytest.fixture
@@ -20,14 +23,14 @@ def layer() -> nn.Linear:
 @pytest.fixture
 def packed_runs(monkeypatch) -> list[bool]:
     """Whether each product that a kernel computed had its weight packed."""
-    execute, runs = engine.execute, []
+    execute, runs = cpu.execute, []
 
     def recorded(plan, a, b, *rest):
         runs.append(type(b).__name__ == "Packed")
         return execute(plan, a, b, *rest)
 
-    monkeypatch.setattr(engine, "execute", recorded)
-    monkeypatch.setattr(engine, "_plan", engine._plan.__wrapped__)
+    monkeypatch.setattr(cpu, "execute", recorded)
+    monkeypatch.setattr(cpu, "_plan", cpu._plan.__wrapped__)
     return runs
 
 
@@ -38,8 +41,8 @@ def planned(monkeypatch):
     def strassen(problem):
         return plan_for(replace(problem, scheme="strassen", must_use=True))
 
-    plan_for = engine.plan_for
-    monkeypatch.setattr(engine, "plan_for", strassen)
+    plan_for = cpu.plan_for
+    monkeypatch.setattr(cpu, "plan_for", strassen)
     monkeypatch.setattr(packed, "plan_for", strassen)
 
 
@@ -88,7 +91,7 @@ def test_a_weight_in_training_is_not_packed(layer, packed_runs):
 
 
 def test_autocast_leaves_the_packed_form_alone(layer, packed_runs, monkeypatch):
-    monkeypatch.setattr(operands, "torch_is_fast_in", lambda dtype: False)
+    monkeypatch.setattr(cpu, "torch_is_fast_in", lambda dtype: False)
     tiercel.patch(layer.half(), pack_weights=True)
     x = torch.randn(256, 1024, dtype=torch.float16)
     expected = x.bfloat16() @ layer.weight.t().bfloat16()
@@ -104,3 +107,105 @@ def test_gradients_pass_through_a_packed_weight(layer, packed_runs):
     layer(x).sum().backward()
     assert packed_runs == [True, False]
     torch.testing.assert_close(x.grad, layer.weight.sum(0).expand(256, 1024), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("release", ["unpatch", "deletion", "training"])
+def test_memory_is_given_back(release, packed_runs):
+    layer = nn.Linear(1024, 1024, bias=False).requires_grad_(False)
+    tiercel.patch(layer, pack_weights=True)
+    kept = weakref.ref(frozen_of(layer)._packed)
+    assert kept() is not None
+    if release == "unpatch":
+        tiercel.unpatch(layer)
+    elif release == "training":
+        layer.requires_grad_(True)
+        layer(torch.ones(2, 1024))
+    else:
+        del layer
+        gc.collect()
+    assert kept() is None
+
+
+def frozen_of(layer: nn.Linear) -> Any:
+    return vars(layer)["forward"].frozen
+
+
+def test_a_write_through_data_to_all_of_a_weight_is_noticed(layer, packed_runs):
+    x = torch.randn(256, 1024)
+    tiercel.patch(layer, pack_weights=True)
+    layer.weight.data.mul_(2)  # raises no version counter
+    check(layer, x)
+    layer.weight.data += torch.randn(1024, 8) @ torch.randn(8, 1024)  # as merging an adapter does
+    check(layer, x)
+    assert packed_runs == [True, True]
+
+
+def test_after_a_write_through_data_to_a_part_patch_is_called_again(layer, packed_runs):
+    x = torch.randn(256, 1024)
+    tiercel.patch(layer, pack_weights=True)
+    layer.weight.data[3:5, 7:9] = 40
+    tiercel.patch(layer, pack_weights=True)
+    check(layer, x)
+    assert packed_runs == [True]
+
+
+def test_freed_memory_that_comes_back_as_another_weight(packed_runs):
+    x = torch.randn(256, 1024)
+    for _ in range(4):  # the allocator gives each the memory of the one before
+        layer = nn.Linear(1024, 1024, bias=False).requires_grad_(False)
+        tiercel.patch(layer, pack_weights=True)
+        check(layer, x)
+        del layer
+
+
+class Adapted(nn.Module):
+    """A low-rank adapter on a frozen layer, as PEFT writes it."""
+
+    def __init__(self, base: nn.Linear) -> None:
+        super().__init__()
+        self.base = base
+        self.down = nn.Parameter(torch.randn(8, 1024) / 32)
+        self.up = nn.Parameter(torch.randn(1024, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.base(x) + x @ self.down.t() @ self.up.t()
+
+
+def test_an_adapter_on_a_packed_weight_counts_and_learns(layer, packed_runs):
+    model, x = Adapted(layer), torch.randn(256, 1024)
+    tiercel.patch(model, pack_weights=True)
+    y = model(x)
+    assert packed_runs == [True]
+    expected = x @ (layer.weight + model.up @ model.down).t()
+    torch.testing.assert_close(y, expected, rtol=1e-3, atol=1e-2)
+    y.square().sum().backward()
+    ours = model.up.grad
+    (reference,) = torch.autograd.grad(expected.square().sum(), model.up)
+    torch.testing.assert_close(ours, reference, rtol=1e-3, atol=1.0)
+
+
+def test_a_compiled_model_uses_the_packed_form(layer, packed_runs):
+    tiercel.patch(layer, pack_weights=True)
+    compiled, x = torch.compile(layer, backend="aot_eager", fullgraph=True), torch.randn(256, 1024)
+    torch.testing.assert_close(compiled(x), layer(x))
+    layer.weight.add_(1)
+    torch.testing.assert_close(compiled(x), layer(x))
+    assert packed_runs == [True] * 4
+
+
+def test_other_options_do_not_get_the_packed_form(layer, packed_runs):
+    tiercel.patch(layer, pack_weights=True)
+    x = torch.randn(256, 1024)
+    tiercel.linear(x, layer.weight, accuracy="fast")
+    assert packed_runs == [False]
+
+
+def test_transforms_leave_packed_weights_alone(layer):
+    x, w = torch.randn(64, 1024), torch.randn(1024, 1024)
+
+    def total(w):
+        return tiercel.linear(x, w).sum()
+
+    with tiercel.patch(layer, pack_weights=True):
+        found = torch.func.grad(total)(w)
+    torch.testing.assert_close(found, x.sum(0).expand(1024, -1), rtol=1e-3, atol=1e-3)

@@ -168,8 +168,3 @@ def test_subclasses_keep_their_say():
     x = torch.ones(300, 300)
     assert type(tiercel.matmul(x.as_subclass(Logged), x)) is Logged
     assert torch.matmul in seen
-
-
-def test_packing_a_tensor_is_refused():
-    with pytest.raises(TiercelTypeError, match="patch"):
-        tiercel.pack(torch.ones(3, 3))

@@ -65,3 +65,13 @@ def test_out_under_autocast_keeps_its_dtype():
         ours = tiercel.matmul(a, a, out=torch.empty(128, 128))
     assert ours.dtype is torch.float32
     torch.testing.assert_close(ours, a @ a, rtol=0.02, atol=0.2)
+
+
+def test_a_change_by_out_is_counted(kernel_runs):
+    x, out = torch.randn(4, 4, requires_grad=True), torch.ones(4, 4)
+    y = (x * out).sum()
+    with torch.no_grad():
+        tiercel.matmul(x, x, out=out)
+    assert kernel_runs
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.backward()

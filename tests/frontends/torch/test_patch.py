@@ -5,6 +5,7 @@ import io
 import pickle
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -50,7 +51,8 @@ def test_as_a_context(model, kernel_runs):
 
 def test_report_says_what_was_left_alone_and_why(model):
     class Own(nn.Linear):
-        pass
+        def forward(self, input):
+            return super().forward(input)
 
     replaced = nn.Linear(2, 2)
     replaced.forward = lambda input: input
@@ -152,3 +154,65 @@ def test_only_modules_can_be_patched():
 def test_importing_tiercel_does_not_import_torch():
     program = "import sys, tiercel; tiercel.patch; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+def test_subclasses_that_compute_as_linear_does(kernel_runs):
+    attention, x = nn.MultiheadAttention(8, 2, batch_first=True), torch.randn(2, 3, 8)
+    weighted = nn.utils.parametrizations.weight_norm(nn.Linear(8, 8))
+    expected = attention(x, x, x)[0], weighted(x)
+    assert tiercel.patch(attention).patched == 1
+    assert tiercel.patch(weighted).patched == 1
+    torch.testing.assert_close((attention(x, x, x)[0], weighted(x)), expected)
+    weighted(x).sum().backward()
+    assert all(parameter.grad is not None for parameter in weighted.parameters())
+    assert kernel_runs
+
+
+def test_report_shows_the_rows_seen_and_their_plans():
+    model = nn.Sequential(nn.Linear(2048, 2048), nn.Linear(2048, 8)).requires_grad_(False)
+    report = tiercel.patch(model)
+    assert [(run.rows, run.seen) for run in report.layers[0].runs] == [(2048, False)]
+    assert "(2048)" in str(report)
+    for rows in (1, 700):
+        model(torch.randn(rows, 2048))
+    large, small = (layer.runs for layer in report.layers)
+    assert [(run.rows, run.seen) for run in large] == [(700, True), (1, True)]
+    assert large[1].algorithm == "torch"
+    assert [run.algorithm for run in small] == ["torch", "torch"]
+    assert all(run.gain >= 1 for run in large)
+    assert "700" in str(report)
+
+
+def test_tied_weights_stay_tied(kernel_runs):
+    embedding, head = nn.Embedding(12, 8), nn.Linear(8, 12, bias=False)
+    head.weight = embedding.weight
+    model = nn.Sequential(embedding, head)
+    tiercel.patch(model)
+    model(torch.tensor([1, 2])).sum().backward()
+    assert head.weight is embedding.weight
+    assert len(list(model.parameters())) == 1
+
+
+def test_reduced_precision_that_the_user_allows_is_left_to_torch(monkeypatch):
+    from tiercel.frontends.torch import cpu
+
+    monkeypatch.setattr(cpu, "torch_is_fast_in", lambda dtype: True)
+    assert cpu.why_not(torch.float32) == ""
+    settings: Any = torch.backends.mkldnn.matmul  # pyright: ignore[reportAttributeAccessIssue]
+    before = settings.fp32_precision
+    settings.fp32_precision = "bf16"
+    try:
+        assert "reduced precision" in cpu.why_not(torch.float32)
+    finally:
+        settings.fp32_precision = before
+
+
+def test_deterministic_algorithms(kernel_runs):
+    x, w = torch.randn(64, 48), torch.randn(32, 48)
+    torch.use_deterministic_algorithms(True)
+    try:
+        first = tiercel.linear(x, w)
+        assert all(torch.equal(tiercel.linear(x, w), first) for _ in range(3))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert len(kernel_runs) == 4

@@ -1,23 +1,50 @@
-"""PyTorch tensors: products of large CPU matrices run here, everything else stays torch's.
+"""PyTorch tensors: large products run here, everything else stays torch's.
 
-In the order of a call: ``operands`` decides what is ours to compute (``torchs_own`` has the rest),
-``autocast`` converts, ``fold`` makes one product or a stack of them, ``engine`` plans and runs it
-on NumPy views of the tensors, ``autograd`` differentiates it. ``patch`` puts ``linear`` into a
-model, ``frozen`` keeps packed weights, ``report`` says what was done.
+In the order of a call: ``linear`` and ``matmul`` take it, ``route`` and ``operands`` decide whose
+it is (``torchs_own`` has torch's), ``autocast`` converts, ``fold`` makes one product or a stack of
+them, ``products`` asks the device's ``engine`` (``cpu``, ``cuda``) for a plan and runs it,
+``autograd`` differentiates it. ``ops`` makes operators of torch.library of the same parts, for what
+traces, compiles or distributes: ``traced``, ``lowered``, ``batched``, ``sharding``. ``patch`` puts
+``linear`` into a model (``layers``, ``forward``), ``frozen`` keeps packed weights, ``report`` says
+what was done; ``packed`` is a single operand's packed form.
 """
 
-from typing import Any, NoReturn
+from typing import Any
 
-from tiercel.errors import TiercelTypeError
-from tiercel.frontends.torch.matmul import linear, matmul
+import torch
+
+from tiercel.frontends.torch import ops
+from tiercel.frontends.torch.linear import linear as unpacked_linear
+from tiercel.frontends.torch.matmul import matmul as unpacked_matmul
+from tiercel.frontends.torch.packed import PackedTensor, pack, packed_matmul
 from tiercel.frontends.torch.patch import patch, unpatch
+from tiercel.frontends.torch.traced_epilogue import with_traced_epilogue
+from tiercel.options import Options
 
-__all__ = ["linear", "matmul", "pack", "patch", "unpatch"]
+__all__ = ["PackedTensor", "linear", "matmul", "ops", "pack", "patch", "unpatch"]
 
 
-def pack(b: Any, rows: int | None, options: Any) -> NoReturn:
-    """Refused: a packed tensor would have no gradient and no version to check."""
-    raise TiercelTypeError(
-        "a tensor cannot be packed by itself; allowed: NumPy arrays, or the frozen weights of a "
-        "model, tiercel.patch(model, pack_weights=True)"
-    )
+def matmul(a: Any, b: Any, out: Any, bias: Any, options: Options) -> Any:
+    """``epilogue(a @ b + bias)``; see ``tiercel.matmul``."""
+    if options.is_traced:
+        return with_traced_epilogue(
+            lambda plain: matmul(a, b, None, bias, plain), a, b, bias, out, options
+        )
+    if type(b) is PackedTensor:
+        return packed_matmul(a, b, out, bias, options)
+    return unpacked_matmul(a, b, out, bias, options)
+
+
+def linear(x: Any, w: Any, bias: Any, out: Any, options: Options) -> Any:
+    """``epilogue(x @ w.T + bias)``; see ``tiercel.linear``. A packed w is that of ``w.T``."""
+    if options.is_traced:
+        return with_traced_epilogue(
+            lambda plain: linear(x, w, bias, None, plain), x, _transposed(w), bias, out, options
+        )
+    if type(w) is PackedTensor:
+        return packed_matmul(x, w, out, bias, options)
+    return unpacked_linear(x, w, bias, out, options)
+
+
+def _transposed(w: Any) -> Any:
+    return w.t() if isinstance(w, torch.Tensor) and w.dim() == 2 else w

@@ -1,6 +1,9 @@
-"""``torch.autocast`` on the CPU: the conversions that torch applies to a product's operands."""
+"""``torch.autocast``: the conversions that torch applies to a product's operands."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -17,7 +20,21 @@ def converted(x: torch.Tensor) -> torch.Tensor:
 
 
 def _seen(x: torch.Tensor) -> torch.dtype:
+    device = x.device.type
     # Autocast leaves float64 and all that is not floating point alone.
-    if x.dtype is torch.float64 or not torch.is_autocast_enabled("cpu"):
+    if x.dtype is torch.float64 or not torch.is_autocast_enabled(device):
         return x.dtype
-    return torch.get_autocast_dtype("cpu") if x.is_floating_point() else x.dtype
+    return torch.get_autocast_dtype(device) if x.is_floating_point() else x.dtype
+
+
+def autocast_kernel(operator: Any, device_type: str) -> Callable[..., torch.Tensor]:
+    """What the dispatcher runs for an operator under autocast: it converts, then calls again."""
+    key = torch._C.DispatchKey
+    here = torch._C.DispatchKeySet(getattr(key, f"Autocast{device_type.upper()}"))
+
+    def kernel(*arguments: Any) -> torch.Tensor:
+        seen = [converted(x) if isinstance(x, torch.Tensor) else x for x in arguments]
+        with torch._C._ExcludeDispatchKeyGuard(here):
+            return operator(*seen)
+
+    return kernel

@@ -1,52 +1,157 @@
-"""The product as a differentiable function, its derivatives made of products like itself."""
+"""The operators' derivatives, made of the operators themselves: differentiable any number of times.
+
+Each product is an ``autograd.Function`` around its operator below autograd. With g the gradient of
+the result: y = x wᵀ has ∂x = g w̄ and ∂w = gᵀ x̄; c = a b has ∂a = g bᴴ and ∂b = aᴴ g.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
-from tiercel.frontends.torch.engine import Request, run
-from tiercel.planner.plan import Plan
-
-
-def differentiable(plan: Plan, request: Request) -> torch.Tensor:
-    """``a @ b + bias`` that autograd can follow through a, b and bias, any number of times."""
-    assert request.options.epilogue is None, "autograd needs the value before the epilogue"
-    return _Product.apply(request.a, request.b, request.bias, plan, request)
+from tiercel.frontends.torch.epilogue import with_epilogue
+from tiercel.frontends.torch.operands import transformed
+from tiercel.frontends.torch.option_text import decode, of_derivatives, without_epilogue
 
 
 class _Product(torch.autograd.Function):
-    """Inputs as in ``Request``. A named scheme is the forward's: derivatives are planned anew."""
+    """What the functions below share: two operands, optional bias, the options' text."""
 
-    @staticmethod
-    def forward(a: Any, b: Any, bias: Any, plan: Plan, request: Request) -> torch.Tensor:
-        return run(plan, request)
+    generate_vmap_rule = True
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: torch.Tensor) -> None:
-        a, b, _, _, request = inputs
+        a, b, *_, options = inputs
         needs_a, needs_b, *_ = ctx.needs_input_grad
         # The input of a frozen weight is not kept: adapters count on that memory.
         ctx.save_for_backward(a if needs_b else None, b if needs_a else None)
-        ctx.options = replace(request.options, scheme=None)
-        ctx.b_by_columns = b.stride(-2) == 1
+        ctx.options = of_derivatives(options)
+        ctx.b_strides = b.stride()[-2:]
+
+
+class Linear(_Product):
+    """x (..., K), w (N, K), bias (N,) or None -> (..., N)."""
+
+    @staticmethod
+    def forward(x: Any, w: Any, bias: Any, options: str) -> torch.Tensor:
+        with torch._C._AutoDispatchBelowAutograd():
+            return torch.ops.tiercel.linear(x, w, bias, options)
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        from tiercel.frontends.torch.matmul import matmul
-
-        a, b = ctx.saved_tensors
-        needs_a, needs_b, needs_bias, *_ = ctx.needs_input_grad
-        grad_a = grad_b = grad_bias = None
-        if needs_a:
-            grad_a = matmul(grad, b.mH, None, None, ctx.options)
-        if needs_b and ctx.b_by_columns:
-            # b is a transposed weight: a gradient that lies like it accumulates without a copy.
-            grad_b = matmul(grad.mT, a.conj(), None, None, ctx.options).mT
-        elif needs_b:
-            grad_b = matmul(a.mH, grad, None, None, ctx.options)
+        x, w = ctx.saved_tensors
+        needs_x, needs_w, needs_bias, _ = ctx.needs_input_grad
+        grad_x = grad_w = grad_bias = None
+        if needs_x:
+            grad_x = linear(grad, w.mH, None, ctx.options)
+        if needs_w and _by_columns(ctx):
+            # w is a transposed parameter: a gradient that lies like it accumulates without a copy.
+            grad_w = weight_grad(x.conj(), grad, ctx.options).mT
+        elif needs_w:
+            grad_w = weight_grad(grad, x.conj(), ctx.options)
         if needs_bias:
             grad_bias = grad.sum(dim=tuple(range(grad.dim() - 1)))
-        return grad_a, grad_b, grad_bias, None, None
+        return grad_x, grad_w, grad_bias, None
+
+
+class WeightGrad(_Product):
+    """g (..., N), x (..., K) -> gᵀ x (N, K), summed over all leading axes."""
+
+    @staticmethod
+    def forward(g: Any, x: Any, options: str) -> torch.Tensor:
+        with torch._C._AutoDispatchBelowAutograd():
+            return torch.ops.tiercel.weight_grad(g, x, options)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        g, x = ctx.saved_tensors
+        needs_g, needs_x, _ = ctx.needs_input_grad
+        grad_g = linear(x.conj(), grad, None, ctx.options) if needs_g else None
+        grad_x = linear(g.conj(), grad.mT, None, ctx.options) if needs_x else None
+        return grad_g, grad_x, None
+
+
+class Matmul(_Product):
+    """a (M, K), b (K, N) or stacks of as many of each, bias (N,) or None."""
+
+    @staticmethod
+    def forward(a: Any, b: Any, bias: Any, options: str) -> torch.Tensor:
+        with torch._C._AutoDispatchBelowAutograd():
+            return torch.ops.tiercel.matmul(a, b, bias, options)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        a, b = ctx.saved_tensors
+        needs_a, needs_b, needs_bias, _ = ctx.needs_input_grad
+        grad_a = grad_b = grad_bias = None
+        if needs_a:
+            grad_a = matmul(grad, b.mH, None, ctx.options)
+        if needs_b and _by_columns(ctx):
+            grad_b = matmul(grad.mT, a.conj(), None, ctx.options).mT
+        elif needs_b:
+            grad_b = matmul(a.mH, grad, None, ctx.options)
+        if needs_bias:
+            grad_bias = grad.sum(dim=tuple(range(grad.dim() - 1)))
+        return grad_a, grad_b, grad_bias, None
+
+
+def _by_columns(ctx: Any) -> bool:
+    down, across = ctx.b_strides
+    return down == 1 and across != 1
+
+
+def linear(x: Any, w: Any, bias: Any, options: str, by_function: bool = False) -> torch.Tensor:
+    """``Linear``, then the epilogue; differentiable where it is called, ``torch.func`` included.
+
+    ``by_function``: autograd follows it here, so that the dispatcher need not be asked.
+    """
+    return _called(Linear, torch.ops.tiercel.linear, by_function, x, w, bias, options)
+
+
+def weight_grad(g: Any, x: Any, options: str) -> torch.Tensor:
+    """``WeightGrad``, differentiable as ``linear``."""
+    return _called(WeightGrad, torch.ops.tiercel.weight_grad, False, g, x, options)
+
+
+def matmul(a: Any, b: Any, bias: Any, options: str, by_function: bool = False) -> torch.Tensor:
+    """``Matmul``, then the epilogue; differentiable as ``linear``."""
+    return _called(Matmul, torch.ops.tiercel.matmul, by_function, a, b, bias, options)
+
+
+def _called(
+    function: type[_Product], operator: Any, by_function: bool, *arguments: Any
+) -> torch.Tensor:
+    # A Function differentiates at every level of torch.func; an operator's kernel cannot.
+    level = transformed() and forward_ad._current_level < 0 and not torch.compiler.is_compiling()
+    return _followed(function, *arguments) if by_function or level else operator(*arguments)
+
+
+def _followed(function: type[_Product], *arguments: Any) -> torch.Tensor:
+    """The function, then the epilogue: autograd needs the value before it."""
+    *operands, options = arguments
+    product: Any = function.apply(*operands, without_epilogue(options))
+    return with_epilogue(product, decode(options).epilogue)
+
+
+def autograd_kernel(
+    function: type[_Product], operator: Any, torchs: Callable[..., torch.Tensor]
+) -> Callable[..., torch.Tensor]:
+    """What the dispatcher runs for an operator where autograd may have to follow it.
+
+    Dual numbers and the transforms of ``torch.func`` see ``torchs``, the same product as torch
+    writes it, whose derivatives of every kind torch knows.
+    """
+
+    def kernel(keys: Any, *arguments: Any) -> torch.Tensor:
+        if transformed() or forward_ad._current_level >= 0:
+            return torchs(*arguments)
+        if torch.is_grad_enabled() and any(
+            isinstance(x, torch.Tensor) and x.requires_grad for x in arguments
+        ):
+            return _followed(function, *arguments)
+        return operator.redispatch(keys & torch._C._after_autograd_keyset, *arguments)
+
+    return kernel

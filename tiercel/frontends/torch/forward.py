@@ -1,4 +1,4 @@
-"""What takes the place of ``nn.Linear.forward`` on a patched layer."""
+"""What takes the place of the ``forward`` of a patched layer."""
 
 from __future__ import annotations
 
@@ -7,31 +7,58 @@ from typing import Any
 
 import torch
 
-from tiercel.frontends.torch.frozen import FrozenWeight
-from tiercel.frontends.torch.matmul import linear
+from tiercel.frontends.torch.frozen import FrozenWeight, why_not_packable
+from tiercel.frontends.torch.linear import linear
+from tiercel.frontends.torch.operands import are_plain
+from tiercel.frontends.torch.option_text import encode
 from tiercel.options import Options
+
+#: Numbers of rows that a layer remembers for its report.
+MOST_SEEN = 64
 
 
 class PlannedForward:
-    """``forward`` of one layer, bound to it as a method is; nothing of the layer is cached.
+    """``forward`` of one ``nn.Linear``, bound to it as a method is; nothing of it is cached.
 
     Weight and bias are read when called, after the hooks that gather or replace them. A copy of
-    the layer gets a forward of its own; a pickled layer is an ordinary ``nn.Linear`` that loads
-    without tiercel.
+    the layer gets a forward of its own; a pickled layer is an ordinary one that loads without
+    tiercel.
     """
 
-    def __init__(self, layer: torch.nn.Linear, options: Options, pack: bool) -> None:
+    def __init__(self, layer: Any, options: Options, pack: bool) -> None:
         self.layer = layer
         self.options = options
+        self.text = encode(options)
         self.frozen = FrozenWeight(options) if pack else None
+        self.rows_seen: set[int] = set()
 
     def __call__(self, input: torch.Tensor) -> torch.Tensor:
         layer = self.layer
-        return linear(input, layer.weight, layer.bias, None, self.options, self.frozen)
+        return self._product(input, layer.weight, layer.bias)
+
+    def _product(self, x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        if torch.compiler.is_compiling():
+            # A graph is not to depend on what was seen, and guards little: the text, not its parts.
+            if are_plain(x, w, bias) and x.dim() >= 2:
+                return torch.ops.tiercel.linear(x, w, bias, self.text)
+            return linear(x, w, bias, None, self.options)
+        if self.frozen is not None:
+            self.keep(w)
+        if w.numel() and len(self.rows_seen) < MOST_SEEN:
+            self.rows_seen.add(x.numel() // w.shape[1])
+        return linear(x, w, bias, None, self.options)
+
+    def keep(self, w: torch.Tensor) -> None:
+        """Let w's packed form be found, or give it up when w is no longer frozen."""
+        assert self.frozen is not None, "called where weights are packed"
+        if why_not_packable(w):
+            self.frozen.release()
+        else:
+            self.frozen.keep(w)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> PlannedForward:
         layer = copy.deepcopy(self.layer, memo)
-        return PlannedForward(layer, self.options, self.frozen is not None)
+        return type(self)(layer, self.options, self.frozen is not None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # As for a bound method. The layer is still empty when this is loaded, so that the
@@ -39,7 +66,15 @@ class PlannedForward:
         return getattr, (self.layer, "forward")
 
 
+class PlannedConv1D(PlannedForward):
+    """``forward`` of one ``Conv1D``, whose weight is (K, N) and whose argument is called x."""
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        layer = self.layer
+        return self._product(x, layer.weight.t(), layer.bias)
+
+
 def planned_forward(layer: torch.nn.Module) -> PlannedForward | None:
     """The forward that ``patch`` gave to the layer, None if there is none."""
     forward = vars(layer).get("forward")
-    return forward if type(forward) is PlannedForward else None
+    return forward if isinstance(forward, PlannedForward) else None

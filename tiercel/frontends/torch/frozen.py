@@ -1,58 +1,109 @@
-"""A frozen weight, packed once and packed again whenever it changed."""
+"""Frozen weights in packed form, found by the weight's address wherever its product is computed.
+
+A packed form serves one state of one weight: its address, torch's version counter, which every
+in-place change raises, and a few of its values. The counter does not see writes through
+``weight.data``; the values see those that change (nearly) all of a weight, as merging an adapter
+does. Writes through ``.data`` to a part of a packed weight are the caller's to announce, by calling
+``patch`` again.
+"""
 
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 
-from tiercel.frontends.numpy.packed import Packed
-from tiercel.frontends.numpy.packed import pack as pack_array
-from tiercel.frontends.torch.operands import are_plain
+from tiercel.frontends.torch.engine import engine_for
+from tiercel.frontends.torch.operands import are_plain, transformed
 from tiercel.options import Options
 
-#: dtypes whose packed form NumPy arrays can describe.
-_DTYPES = (torch.float32, torch.float64, torch.float16)
+#: Values of a weight that are compared at each use: 5 us beside a product of a millisecond.
+SAMPLES = 64
+
+#: A weight's place in memory -> its packed form. A layer's forward holds it, until ``unpatch``.
+_FROZEN: WeakValueDictionary[Any, FrozenWeight] = WeakValueDictionary()
 
 
 class FrozenWeight:
-    """Holds the packed form of one weight (N, K), valid for one state of that weight.
-
-    The state is the memory's address and torch's version counter, which every in-place change
-    raises. The packed form keeps the old memory alive, so that no new weight gets its address.
-    Writes through ``weight.data`` raise no counter and cannot be seen.
-    """
+    """The packed form of one weight w (N, K), renewed when it is used in another state."""
 
     def __init__(self, options: Options) -> None:
-        self._options = options
-        self._kept: tuple[Any, Packed] | None = None
+        self.options = options
+        self._state: Any = None
+        self._samples: torch.Tensor | None = None
+        self._packed: Any = None
+        self._place: Any = None
 
     @property
     def nbytes(self) -> int:
         """Memory of the packed form, in bytes."""
-        return 0 if self._kept is None else self._kept[1].nbytes
+        return 0 if self._packed is None else self._packed.nbytes
 
-    def packed(self, weight: torch.Tensor) -> Packed | None:
-        """The packed form of ``weight.T``; None if it is not frozen, or packing gains nothing."""
-        if not packable(weight):
-            self._kept = None
-            return None
-        state = (weight.data_ptr(), weight._version, weight.shape, weight.stride(), weight.dtype)
-        kept = self._kept
-        if kept is None or kept[0] != state:
-            kept = (state, pack_array(weight.detach().t().numpy(), None, self._options))
-            self._kept = kept
-        return kept[1] if kept[1].panels is not None else None
+    def keep(self, w: torch.Tensor) -> None:
+        """Let the products of w find its packed form from now on, those of earlier ones no more."""
+        place = _place(w)
+        if self._place != place:
+            self.release()
+            self._place = place
+            _FROZEN[place] = self
+
+    def release(self) -> None:
+        """Forget the weight and free its packed form."""
+        if _FROZEN.get(self._place) is self:
+            del _FROZEN[self._place]
+        self._place, self._state, self._samples, self._packed = None, None, None, None
+
+    def packed(self, w: torch.Tensor) -> Any:
+        """The packed form of ``w.T``; None where packing gains nothing."""
+        state = (_place(w), w._version, w.dtype)
+        samples = _samples(w)
+        if self._state != state or not _same(samples, self._samples):
+            if w.is_cuda and torch.cuda.is_current_stream_capturing():
+                return None  # packing waits for the device
+            engine = engine_for(w.device.type)
+            assert engine is not None, "why_not_packable has been asked"
+            self._packed = engine.pack(w, self.options)
+            self._state, self._samples = state, samples
+        return self._packed if self._packed.panels is not None else None
 
 
-def packable(weight: torch.Tensor) -> bool:
-    """Whether a weight is frozen, has a version counter, and is of a dtype that can be packed."""
-    return (
-        are_plain(weight)
-        and not weight.requires_grad
-        and not (weight.is_inference() or weight.is_neg())
-        and weight.is_cpu
-        and weight.dtype in _DTYPES
-        and weight.dim() == 2
-        and weight.numel() > 0
-    )
+def packed_form(w: torch.Tensor, options: Options) -> Any:
+    """The packed form of ``w.T`` where a patched layer keeps one; None otherwise."""
+    if not _FROZEN or transformed():  # tensors of torch.func have no place
+        return None
+    frozen = _FROZEN.get(_place(w))
+    if frozen is None or frozen.options != options or why_not_packable(w):
+        return None
+    return frozen.packed(w)
+
+
+def why_not_packable(w: torch.Tensor) -> str:
+    """Why a weight (N, K) cannot be packed; "" if it is frozen and its changes are counted."""
+    parameter = w if w._base is None else w._base
+    engine = engine_for(w.device.type)
+    if parameter.requires_grad:
+        return "the weight is not frozen (requires_grad)"
+    if not are_plain(w) or w.is_inference() or w.is_neg() or w.dim() != 2 or w.numel() == 0:
+        return "the weight is not an ordinary matrix whose changes torch counts"
+    if engine is None:
+        return f"no packed form on {w.device.type}"
+    return engine.why_not_packed(w)
+
+
+def _place(w: torch.Tensor) -> Any:
+    """Where w lies; its transpose, which a backward pass multiplies, is another matrix."""
+    return w.data_ptr(), w.shape, w.stride()
+
+
+def _same(samples: torch.Tensor | None, before: torch.Tensor | None) -> bool:
+    return samples is before or (samples is not None and torch.equal(samples, before))  # type: ignore[arg-type]
+
+
+def _samples(w: torch.Tensor) -> torch.Tensor | None:
+    """Values of w spread over it, copied; None on a GPU, where the engine compares them itself."""
+    if w.is_cuda:
+        return None
+    flat = w.detach() if w.is_contiguous() else w.detach().t()
+    flat = flat.reshape(-1)
+    return flat[:: max(1, flat.numel() // SAMPLES)].clone()

@@ -2,59 +2,77 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from typing import Any
 
 import torch
+from torch._C import _functorch  # pyright: ignore[reportAttributeAccessIssue]
 from torch.autograd import forward_ad
+from torch.utils._device import DeviceContext
 
-#: Multiplications below which a product goes to torch at once, by dtype. In float32 torch needs
-#: 0.2 ms for this much, and no plan was seen to gain below it; its 16-bit products need 10 times
-#: longer where the processor has no instructions for them.
-LEAST_WORK = {
-    torch.float32: 192**3,
-    torch.float64: 160**3,
-    torch.complex64: 128**3,
-    torch.complex128: 96**3,
-    torch.bfloat16: 96**3,
-    torch.float16: 96**3,
-}
+from tiercel.frontends.torch.engine import engine_for
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+#: Tensors of these types hold ordinary ones, and bring an operator of ours to them.
+_DISTRIBUTED = (
+    ("torch.distributed.tensor", "DTensor"),
+    ("torch.distributed._functional_collectives", "AsyncCollectiveTensor"),
+)
 
 
 def _keys(x: torch.Tensor) -> int:
     return torch._C._dispatch_keys(x).raw_repr()
 
 
-# What an ordinary CPU tensor, also as a lazily conjugated or negated view, tells the dispatcher.
-# Sparse, nested, quantized, zero, fake, functionalised and vmapped tensors all say more.
-_conjugate = torch.empty(1, dtype=torch.complex64).conj()
-_ORDINARY = _keys(_conjugate) | _keys(_conjugate.imag)
+@cache
+def _ordinary(device_type: str) -> int:
+    """What an ordinary tensor of a device, also as a lazy view, may tell the dispatcher.
+
+    Sparse, nested, quantized, zero, fake, functionalised and vmapped tensors all say more.
+    """
+    conjugate = torch.empty(1, dtype=torch.complex64).conj()
+    keys = _keys(conjugate) | _keys(conjugate.imag)  # .imag of it is lazily negated
+    if device_type == "cpu":
+        return keys
+    key, kinds = torch._C.DispatchKey, ("", "Autograd", "Autocast")
+    for kind in kinds:
+        name = f"{kind}{device_type.upper()}"
+        keys |= torch._C.DispatchKeySet(getattr(key, name)).raw_repr()
+    return keys
 
 
-def why_torch(a: Any, b: Any, bias: Any, N: int, dtype: torch.dtype, large: bool) -> str:
+def why_torch(a: Any, b: Any, bias: Any, N: int, dtype: torch.dtype, insisted: bool) -> str:
     """Why torch computes the product of a (..., K) and N columns of b in ``dtype``; "" if not it.
 
-    ``large`` says that the caller insists, so that no product is too small.
+    ``insisted`` says that the caller asked for a kernel of ours, which no product is too small for.
     """
-    if torch._C._is_tracing():
-        return "calls that torch traces"
-    if dtype not in LEAST_WORK:
+    engine = engine_for(a.device.type)
+    if engine is None:
+        return f"tensors on {a.device.type}"
+    least = engine.LEAST_WORK.get(dtype)
+    if least is None:
         return f"a product in {dtype}"
     if a.dim() < 2:
         return "a vector operand"
     work = a.numel() * N
-    if work == 0 or (work < LEAST_WORK[dtype] and not large):
+    if work == 0:
+        return "an empty product"
+    if work < least and not insisted:
         return "a product this small"
+    allowed = _ordinary(a.device.type)
     for x in (a, b) if bias is None else (a, b, bias):
-        if _keys(x) & ~_ORDINARY:
-            return "tensors other than ordinary CPU tensors"
-    if watched():
-        return "calls that torch traces or transforms"
-    if dtype.itemsize == 2 and not dtype.is_complex and torch_is_fast_in(dtype):
-        return f"{dtype} on a processor for which torch has kernels of its own"
-    return ""
+        if _keys(_innermost(x)) & ~allowed or x.device != a.device:
+            return "tensors other than ordinary ones of one device"
+    return "" if insisted else engine.why_not(dtype)
+
+
+def _innermost(x: torch.Tensor) -> torch.Tensor:
+    """The tensor inside the wrappers that ``torch.func`` puts around it."""
+    while transformed() and _functorch.is_functorch_wrapped_tensor(x):
+        x = _functorch.get_unwrapped(x)
+    return x
 
 
 def are_plain(*arguments: Any) -> bool:
@@ -62,21 +80,37 @@ def are_plain(*arguments: Any) -> bool:
     return all(x is None or type(x) in _PLAIN for x in arguments)
 
 
+def are_distributed(*arguments: Any) -> bool:
+    """Whether some are tensors of ``torch.distributed`` and all others are plain."""
+    kinds = tuple(
+        getattr(sys.modules[module], name) for module, name in _DISTRIBUTED if module in sys.modules
+    )
+    foreign = [x for x in arguments if not are_plain(x)]
+    return bool(foreign and kinds) and all(isinstance(x, kinds) for x in foreign)
+
+
 def watched() -> bool:
-    """Whether torch must see the product as an operation of its own: tracing, modes, transforms."""
+    """Whether torch must see the product as an operation of its own: tracing, modes, dual numbers.
+
+    The mode that ``torch.set_default_device`` leaves on is about new tensors only.
+    """
     return (
         torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._len_torch_function_stack() > 0
-        or torch._C._are_functorch_transforms_active()
         or forward_ad._current_level >= 0
+        or not all(
+            isinstance(torch._C._get_function_stack_at(i), DeviceContext)
+            for i in range(torch._C._len_torch_function_stack())
+        )
     )
 
 
-@cache
-def torch_is_fast_in(dtype: torch.dtype) -> bool:
-    """Whether torch's own 16-bit product is more than a loop on this processor."""
-    if not torch.backends.mkldnn.is_available():
-        return False
-    if dtype is torch.bfloat16:
-        return torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return torch.ops.mkldnn._is_mkldnn_fp16_supported()
+def transformed() -> bool:
+    """Whether the call runs inside ``torch.func`` transforms."""
+    return torch._C._are_functorch_transforms_active()
+
+
+def followed(*operands: torch.Tensor | None) -> bool:
+    """Whether autograd or a transform of ``torch.func`` has to know the product."""
+    if transformed():
+        return True
+    return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in operands)

@@ -41,3 +41,8 @@ def writable_in_place(out: torch.Tensor, *read: torch.Tensor | None) -> bool:
     memory = out.untyped_storage().data_ptr()
     shared = any(x is not None and x.untyped_storage().data_ptr() == memory for x in read)
     return out.is_contiguous() and not (shared or out.is_neg() or out.is_conj())
+
+
+def into(out: torch.Tensor | None, result: torch.Tensor) -> torch.Tensor:
+    """``result``, copied into the caller's ``out`` if there is one."""
+    return result if out is None else out.copy_(result)

@@ -2,97 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
-import torch
 from torch import nn
 
 from tiercel.errors import TiercelTypeError
-from tiercel.frontends.torch.forward import PlannedForward, planned_forward
-from tiercel.frontends.torch.frozen import packable
-from tiercel.frontends.torch.operands import LEAST_WORK, torch_is_fast_in
-from tiercel.frontends.torch.report import Layer, Report
+from tiercel.frontends.torch import shortcut
+from tiercel.frontends.torch.engine import engine_for
+from tiercel.frontends.torch.forward import PlannedConv1D, PlannedForward, planned_forward
+from tiercel.frontends.torch.frozen import why_not_packable
+from tiercel.frontends.torch.layers import Kind, kind_of
+from tiercel.frontends.torch.report import Entry, Report
+from tiercel.frontends.torch.route import insisted
+from tiercel.frontends.torch.sharding import register_sharding_rules
 from tiercel.options import Options
 
-Filter = Callable[[str, nn.Linear], bool]
+Filter = Callable[[str, Any], bool]
 
 
 def patch(
     model: nn.Module, filter: Filter | None, options: Options, pack_weights: bool, dry_run: bool
 ) -> Report:
     """See ``tiercel.patch``."""
-    _check_model(model)
-    layers = [
-        _patch_layer(name, module, filter, options, pack_weights, dry_run)
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Linear)
-    ]
-    return Report(tuple(layers), dry_run, model)
+    register_sharding_rules()  # a compiled model cannot do it when it runs
+    shortcut.forget()  # packed weights make other plans
+    entries = []
+    for name, module, kind in _linear_layers(model):
+        reason = _why_not(module, kind, options)
+        if not reason and filter is not None and not filter(name, module):
+            reason = "not chosen by filter"
+        note, forward = "", None
+        if not reason:
+            w = kind.weight(module)
+            note = _why_not_packed(w, options) if pack_weights else ""
+            kept = PlannedConv1D if kind.transposed else PlannedForward
+            forward = kept(module, options, pack_weights and not options.batch_invariant)
+            if not dry_run:
+                module.forward = forward
+                if pack_weights and not note:
+                    forward.keep(w)
+                    assert forward.frozen is not None
+                    forward.frozen.packed(w)
+        entries.append(Entry(name, module, kind, reason, note, forward))
+    return Report(tuple(entries), options, dry_run, model)
 
 
 def unpatch(model: nn.Module) -> None:
     """See ``tiercel.unpatch``."""
     _check_model(model)
     for module in model.modules():
-        if planned_forward(module):
+        forward = planned_forward(module)
+        if forward is not None:
+            if forward.frozen is not None:
+                forward.frozen.release()
             del vars(module)["forward"]
 
 
-def _patch_layer(
-    name: str,
-    module: nn.Linear,
-    filter: Filter | None,
-    options: Options,
-    pack_weights: bool,
-    dry_run: bool,
-) -> Layer:
-    reason = _why_not(module) or ("not chosen by filter" if _left_out(filter, name, module) else "")
-    packed_bytes, decision = 0, f"left alone: {reason}"
-    if not reason:
-        decision = "patched"
-        if pack_weights and not packable(module.weight):
-            decision += ", not packed: " + (
-                "the weight is not frozen (requires_grad)"
-                if module.weight.requires_grad
-                else f"no packed form of {module.weight.dtype}"
-            )
-        if not dry_run:
-            forward = PlannedForward(module, options, pack_weights)
-            if forward.frozen is not None:
-                forward.frozen.packed(module.weight)
-                packed_bytes = forward.frozen.nbytes
-            module.forward = forward
-    N, K = module.out_features, module.in_features
-    return Layer(name, N, K, module.weight.dtype, not reason, decision, packed_bytes)
+def _linear_layers(model: nn.Module) -> Iterator[tuple[str, Any, Kind]]:
+    _check_model(model)
+    for name, module in model.named_modules():
+        kind = kind_of(module)
+        if kind is not None:
+            yield name, module, kind
 
 
-def _why_not(module: nn.Linear) -> str:
+def _why_not(module: Any, kind: Kind, options: Options) -> str:
     """Why a layer keeps the forward it has; "" if it can be patched."""
-    if type(module) is not nn.Linear:
-        return f"a {type(module).__name__} is not exactly nn.Linear and may compute something else"
-    if any(module.children()):
+    if type(module).forward is not kind.cls.forward:
+        return f"a {type(module).__name__} has a forward of its own"
+    if any(module.children()) and not _only_parametrized(module):
         return "it has submodules"
     own = vars(module).get("forward")
-    if own and not planned_forward(module) and _function(own) is not nn.Linear.forward:
+    method = getattr(own, "__func__", None)
+    if own is not None and not planned_forward(module) and method is not kind.cls.forward:
         return "another library has replaced its forward"
-    weight = module.weight
-    if weight.device.type != "cpu":
-        return f"its weight is on {weight.device}, only CPU tensors are accelerated"
-    if weight.dtype not in LEAST_WORK:
-        return f"{weight.dtype} is not accelerated"
-    if weight.dtype.itemsize == 2 and torch_is_fast_in(weight.dtype):
-        return f"torch has kernels of its own for {weight.dtype} on this processor"
-    return ""
+    w = module.weight
+    engine = engine_for(w.device.type)
+    if engine is None:
+        return f"its weight is on {w.device}, where torch multiplies"
+    if w.dtype not in engine.LEAST_WORK:
+        return f"{w.dtype} is not accelerated"
+    return "" if insisted(options) else engine.why_not(w.dtype)
 
 
-def _left_out(filter: Filter | None, name: str, module: nn.Linear) -> bool:
-    return filter is not None and not filter(name, module)
+def _only_parametrized(module: nn.Module) -> bool:
+    """Whether all submodules only make the weight, as ``torch.nn.utils.parametrize`` adds them."""
+    return [name for name, _ in module.named_children()] == ["parametrizations"]
 
 
-def _function(method: object) -> object:
-    return getattr(method, "__func__", None)
+def _why_not_packed(w: Any, options: Options) -> str:
+    return "batch_invariant" if options.batch_invariant else why_not_packable(w)
 
 
 def _check_model(model: object) -> None:
-    if not isinstance(model, torch.nn.Module):
+    if not isinstance(model, nn.Module):
         raise TiercelTypeError(f"model is a {type(model).__name__}; allowed: a torch.nn.Module")

@@ -1,4 +1,4 @@
-"""Products that torch computes: what is small, or other than ordinary CPU tensors, or traced."""
+"""Products that torch computes: what is small, or other than ordinary tensors, or watched."""
 
 from __future__ import annotations
 
@@ -35,12 +35,26 @@ def torchs_linear(x: Any, w: Any, bias: Any, options: Options) -> torch.Tensor:
     return with_epilogue(F.linear(x, w, bias), options.epilogue)
 
 
-def refuse_scheme(options: Options, reason: str) -> None:
-    """Raise if the caller named a scheme that torch's own product would silently replace."""
-    if options.scheme not in (None, "vendor"):
-        reason = reason or "these shapes and dtypes"
-        raise TiercelTypeError(
-            f"scheme={options.scheme!r} does not work for {reason}: torch itself multiplies those. "
-            "Allowed: ordinary CPU tensors of one floating dtype with two axes or more, outside "
-            "torch.compile and torch.func; leave scheme out"
-        )
+def torchs_weight_grad(g: Any, x: Any) -> torch.Tensor:
+    """``g.T @ x`` of g (..., N) and x (..., K), summed over all leading axes."""
+    return g.reshape(-1, g.shape[-1]).mT @ x.reshape(-1, x.shape[-1])
+
+
+def refuse(options: Options, reason: str, a: Any) -> None:
+    """Raise if the caller asked for what torch's own product would silently replace.
+
+    ``a`` is the left operand: an empty product and integers have no bits that could change.
+    """
+    if options.batch_invariant:
+        asked = "batch_invariant=True"
+        if a.numel() == 0 or not (a.is_floating_point() or a.is_complex()):
+            return
+    elif options.scheme not in (None, "vendor"):
+        asked = f"scheme={options.scheme!r}"
+    else:
+        return
+    raise TiercelTypeError(
+        f"{asked} does not work for {reason or 'these shapes and dtypes'}: torch itself multiplies "
+        "those. Allowed: ordinary CPU tensors of one floating dtype with two axes or more; leave "
+        "it out"
+    )

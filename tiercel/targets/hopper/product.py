@@ -64,7 +64,7 @@ def gemm(
     tile, work = config, None
     if config is None and beta == 0 and stream is None:
         tile, work = _choice(a, b, out)
-    key = (_key(a), _key(b), _key(out), _key(c), _key(work), alpha, beta, tile)
+    key = (key_of(a), key_of(b), key_of(out), key_of(c), key_of(work), alpha, beta, tile)
     ready = _ready.get(key)
     if ready is None:
         ready = _prepared(a, b, out, c, work, alpha, beta, tile)
@@ -109,7 +109,8 @@ def _choice(
     return choice.tile, torch.empty(shape, dtype=torch.float32, device=a.device)
 
 
-def _key(tensor: torch.Tensor | None) -> Any:
+def key_of(tensor: torch.Tensor | None) -> Any:
+    """All of a tensor that a launch depends on."""
     if tensor is None:
         return None
     return tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), tensor.get_device()

@@ -18,7 +18,7 @@ from tiercel.targets.hopper.driver import Arguments, Kernel, multiprocessors
 from tiercel.targets.hopper.epilogue import COLUMN_BLOCK, epilogue_text, staged_output
 from tiercel.targets.hopper.launch import Launch
 from tiercel.targets.hopper.operand import of_tensor, oriented
-from tiercel.targets.hopper.product import _key, check, check_devices, describe, run
+from tiercel.targets.hopper.product import check, check_devices, describe, key_of, run
 
 if TYPE_CHECKING:
     import torch
@@ -48,8 +48,10 @@ def gemm_epilogue(
     """
     import torch
 
-    known = (_key(out), _key(a), _key(b), alpha, config, epilogue)
-    known += tuple((x, _key(y) if isinstance(y, torch.Tensor) else y) for x, y in operands.items())
+    known = (
+        key_of(out), key_of(a), key_of(b), alpha, config, epilogue,
+        *((x, key_of(y) if isinstance(y, torch.Tensor) else y) for x, y in operands.items()),
+    )  # fmt: skip
     if known in _ready:
         name, work = _ready[known]
         run(work, a, stream)

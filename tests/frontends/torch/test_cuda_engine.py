@@ -1,0 +1,387 @@
+"""The CUDA engine's decisions, without a GPU: a known profile, and recorders instead of kernels."""
+
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tiercel import counters
+from tiercel.errors import TiercelRuntimeError, TiercelTypeError
+from tiercel.frontends.torch import cuda, cuda_fused, cuda_machine, cuda_packed, cuda_run
+from tiercel.frontends.torch.cuda_packed import Packed
+from tiercel.frontends.torch.engine import Request
+from tiercel.frontends.torch.epilogue import with_epilogue
+from tiercel.options import DEFAULT, checked_options
+from tiercel.planner.gpu import required
+
+#: One whose own kernels start at once: the shipped profile only lets them win isolated calls.
+H200 = replace(required("NVIDIA H200"), prepare=0.0)
+
+
+class Device:
+    """What the engine asks a device and its driver, answered as on an H200."""
+
+    capturing = False
+    hopper = ""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Device:
+    """Kernels write a marker of their kind, 1, 2 or 3, instead of a product."""
+    fake = Device()
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: -1)  # that of CPU tensors
+    monkeypatch.setattr(cuda, "machine_for", lambda device, dtype: H200)
+    monkeypatch.setattr(cuda, "why_not_hopper", lambda device: fake.hopper)
+    monkeypatch.setattr(cuda, "why_no_sums", lambda: "")
+    for module in (cuda, cuda_run, cuda_fused):
+        monkeypatch.setattr(module, "capturing", lambda: fake.capturing)
+    monkeypatch.setattr(cuda_run, "_ran", set())
+
+    def recorder(kind: str, mark: int):
+        def kernel(plan, request, out):
+            fake.ran.append(kind)
+            out.fill_(mark)
+
+        return kernel
+
+    kinds = {kind: recorder(kind, i) for i, kind in enumerate(("portable", "plain", "fused"), 1)}
+    monkeypatch.setattr(cuda_run, "_RUN", kinds)
+    cuda._plan.cache_clear()
+    yield fake
+    cuda._plan.cache_clear()
+
+
+def meta(M: int, K: int, N: int, dtype=torch.float32, packed=None, **options) -> Request:
+    """A request whose operands have sizes and strides only; b is a transposed weight."""
+    a, w = (torch.empty(size, device="meta", dtype=dtype) for size in ((M, K), (N, K)))
+    return Request(a, w.t(), None, checked_options(**options), packed)
+
+
+def small(M=64, K=256, N=64, dtype=torch.float32, packed=None, bias=None, **options) -> Request:
+    """A request with values, too small to be worth a plan."""
+    a, w = torch.randn(M, K).to(dtype), torch.randn(N, K).to(dtype)
+    return Request(a, w.t(), bias, checked_options(**options), packed)
+
+
+def chosen(request: Request) -> str:
+    plan = cuda.plan(request)
+    return "vendor" if plan is None else plan.chosen.algorithm
+
+
+WINOGRAD = Packed("winograd", SimpleNamespace(allows=lambda: True), 0, "fused")
+
+
+def test_what_is_clearly_won_runs_here(device):
+    assert chosen(meta(8192, 8192, 8192)) == "strassen3"
+    assert chosen(meta(8192, 8192, 28672, torch.bfloat16, WINOGRAD)) == "winograd"
+    assert chosen(meta(8192, 4096, 14336, torch.bfloat16, epilogue="gelu")) == "classical"
+
+
+def test_everything_else_is_torchs(device):
+    assert chosen(meta(512, 512, 512)) == "vendor"
+    assert chosen(meta(8192, 8192, 8192, torch.bfloat16)) == "vendor"
+    assert chosen(meta(16, 8192, 28672, torch.bfloat16, WINOGRAD)) == "vendor"
+    assert chosen(meta(8192, 8192, 8192, accuracy="classical")) == "vendor"
+
+
+def test_a_plan_is_found_again(device):
+    request = meta(8192, 8192, 8192)
+    assert cuda.plan(request) is cuda.plan(meta(8192, 8192, 8192))
+
+
+def test_layouts_say_what_tma_can_read():
+    assert cuda._layout((64, 1), (8, 64), torch.bfloat16) == "row"
+    assert cuda._layout((1, 64), (8, 64), torch.bfloat16) == "col"
+    assert cuda._layout((65, 1), (8, 64), torch.bfloat16) == "strided"
+    assert cuda._layout((65, 1), (8, 64), torch.float32) == "row"  # Triton reads any stride
+    assert cuda._layout((128, 2), (8, 64), torch.float32) == "strided"
+    assert cuda._layout((7, 1), (1, 64), torch.bfloat16) == "row"
+
+
+def test_named_schemes_run_at_any_size(device):
+    request = small(scheme="strassen")
+    out = torch.empty(64, 64)
+    cuda.run(cuda.plan(request), request, out)
+    assert device.ran == ["portable"]
+    assert (out == 1).all()
+
+
+def test_what_ran_is_counted(device):
+    counters.stats(reset=True)
+    request = small(scheme="strassen")
+    plan = cuda.plan(request)
+    cuda.run(plan, request, torch.empty(64, 64))
+    assert counters.last_plan() is plan
+    assert counters.stats()["strassen"].multiplications_saved == 64 * 64 * 256 // 8
+
+
+def test_while_a_graph_is_captured_only_what_has_run_runs(device):
+    request = small(bias=torch.randn(64))
+    plan = cuda._plan(request.product, checked_options(scheme="strassen"), -1, None)
+    out = torch.empty(64, 64)
+    device.capturing = True
+    cuda.run(plan, request, out)
+    torch.testing.assert_close(out, request.a @ request.b + request.bias)
+    device.capturing = False
+    cuda.run(plan, request, out)
+    device.capturing = True
+    cuda.run(plan, request, out)
+    assert device.ran == ["portable"] * 2
+
+
+def test_an_explicit_request_is_not_replaced(device):
+    request = small(scheme="strassen")
+    device.capturing = True
+    with pytest.raises(TiercelRuntimeError, match="has not run before the CUDA graph"):
+        cuda.run(cuda.plan(request), request, torch.empty(64, 64))
+
+
+def test_addresses_that_tma_cannot_read_are_torchs(device):
+    memory = torch.randn(64 * 256 + 1).bfloat16()
+    a, w = memory[1:].view(64, 256), torch.randn(64, 256).bfloat16()
+    plan = cuda._plan(
+        small(dtype=torch.bfloat16).product, checked_options(scheme="classical"), -1, None
+    )
+    out = torch.empty(64, 64, dtype=torch.bfloat16)
+    cuda.run(plan, Request(a, w.t(), None, DEFAULT), out)
+    torch.testing.assert_close(out, a @ w.t())
+    aligned = a.clone()
+    cuda.run(plan, Request(aligned, w.t(), None, DEFAULT), out)
+    assert device.ran == ["plain"]
+
+
+def test_without_memory_for_a_scheme_torch_multiplies(device, monkeypatch):
+    def out_of_memory(plan, request, out):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(cuda_run, "_RUN", {"portable": out_of_memory})
+    request, out = small(), torch.empty(64, 64)
+    plan = cuda._plan(request.product, checked_options(scheme="strassen"), -1, None)
+    cuda.run(plan, request, out)
+    torch.testing.assert_close(out, request.a @ request.b)
+    assert counters.last_plan().chosen.algorithm == "vendor"
+    with pytest.raises(torch.OutOfMemoryError):
+        cuda.run(plan, small(scheme="strassen"), out)
+
+
+@pytest.mark.parametrize("name", [None, "relu", "gelu", "gelu_tanh", "silu"])
+@pytest.mark.parametrize("biased", [False, True])
+def test_bias_and_epilogue_in_place(name, biased):
+    out, bias = torch.randn(5, 7), torch.randn(7) if biased else None
+    expected = with_epilogue(out + bias if biased else out, name)
+    cuda_run.finish(out, bias, name)
+    torch.testing.assert_close(out, expected)
+
+
+@pytest.mark.parametrize("name", ["relu", "gelu", "gelu_tanh", "silu"])
+def test_traced_epilogues_are_the_named_ones(name):
+    import numpy as np
+
+    x, bias = torch.randn(4, 6, dtype=torch.float64), torch.randn(6, dtype=torch.float64)
+    found = cuda_run._epilogue(name, True)(x.numpy(), bias=bias.numpy())
+    np.testing.assert_allclose(found, with_epilogue(x + bias, name).numpy(), atol=1e-12)
+    found = cuda_run._epilogue(name, False)(x.numpy())
+    np.testing.assert_allclose(found, with_epilogue(x, name).numpy(), atol=1e-12)
+
+
+def test_last_rows_that_do_not_divide_are_torchs(device, monkeypatch):
+    monkeypatch.undo()  # the real runner, with a fake kernel
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: -1)
+    rows = []
+
+    def multiply(a, out, any_scale):
+        rows.append((len(a), any_scale))
+        torch.mm(a, w.t(), out=out)
+
+    a, w = torch.randn(35, 32).bfloat16(), torch.randn(48, 32).bfloat16()
+    packed = Packed("winograd", SimpleNamespace(multiply=multiply), 0, "fused")
+    plan = SimpleNamespace(
+        chosen=SimpleNamespace(fringe=3), problem=SimpleNamespace(accuracy="fast")
+    )
+    out = torch.empty(35, 48, dtype=torch.bfloat16)
+    request = Request(a, w.t(), None, checked_options(epilogue="relu"), packed)
+    cuda_run._fused(plan, request, out)
+    assert rows == [(32, True)]
+    torch.testing.assert_close(out, torch.relu(a @ w.t()))
+
+
+def weight_with(monkeypatch, **facts) -> cuda_fused.FusedWeight:
+    monkeypatch.setattr(cuda_fused, "capturing", lambda: False)
+    weight = cuda_fused.FusedWeight(SimpleNamespace(operand=None, **facts))
+    monkeypatch.setattr(
+        torch, "zeros", lambda *size, pin_memory=False, **kw: torch.full(size, 0, **kw)
+    )
+    return weight
+
+
+def test_refused_data_are_remembered_for_a_while(monkeypatch):
+    weight = weight_with(monkeypatch)
+    weight._watch(torch.tensor([0, 9], dtype=torch.int32))
+    assert weight.allows()
+    weight._watch(torch.tensor([1, 9], dtype=torch.int32))
+    assert [weight.allows() for _ in range(cuda_fused.REST + 1)] == [False] * (cuda_fused.REST + 1)
+    assert weight.allows()
+    weight._watch(torch.tensor([1, 9], dtype=torch.int32))
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert weight.allows()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert not weight.allows()
+
+
+def test_launches_are_prepared_once_for_the_same_addresses(monkeypatch):
+    weight, prepared = weight_with(monkeypatch), []
+
+    def prepare(a, operand, out, memory=None):
+        prepared.append(memory)
+        made = memory or (a.new_empty(64), a.new_empty(32), a.new_zeros(4))
+        step = SimpleNamespace(run=lambda stream: None)
+        return SimpleNamespace(
+            workspace=made[:2], kept=(a, out, made[2]), flag=made[2].data_ptr(),
+            multiply=step, fallback=step, combine=None,
+        )  # fmt: skip
+
+    from tiercel.targets.hopper import fused_product
+
+    monkeypatch.setattr(fused_product, "prepare", prepare)
+    a, out = torch.empty(8, 8), torch.empty(8, 8)
+    kept = [weight._launches(a, out)]
+    assert [x.numel() for x in kept[0][1]] == [64, 32, 4]
+    kept.append(weight._launches(a, out))
+    assert len(prepared) == 2  # the first call has found the sizes
+    place = next(iter(weight._ready))
+    memory = kept[1][1]
+    assert place[1:] == (a.data_ptr(), out.data_ptr(), *(x.data_ptr() for x in memory))
+    assert not memory.flags.any()
+
+
+def test_packing_follows_the_plan_of_a_prefill(device, monkeypatch):
+    made = []
+    monkeypatch.setattr(cuda_fused, "pack", lambda b, name: made.append((b.shape, name)) or "fused")
+    monkeypatch.setattr(
+        cuda_packed, "pack", lambda b, name, variant: made.append((b.shape, name)) or "sums"
+    )
+    w = torch.empty(28672, 8192, device="meta", dtype=torch.bfloat16)
+    assert cuda.pack(w, DEFAULT) == "fused"
+    assert cuda.pack(w.float(), DEFAULT) == "sums"
+    assert made == [((8192, 28672), "winograd"), ((8192, 28672), "strassen3")]
+    nothing = cuda.pack(torch.empty(512, 512, device="meta"), DEFAULT)
+    assert (nothing.panels, nothing.nbytes) == (None, 0)
+
+
+def test_batch_invariance_is_one_tile_of_the_own_kernel(device):
+    request = small(dtype=torch.bfloat16, batch_invariant=True)
+    assert chosen(request) == "classical"
+    with pytest.raises(TiercelTypeError, match="allowed: bfloat16 and float16 on a Hopper"):
+        cuda.plan(small(batch_invariant=True))
+    device.hopper = "compute capability 8.0"
+    cuda._plan.cache_clear()
+    with pytest.raises(TiercelTypeError, match=r"compute capability 8\.0"):
+        cuda.plan(request)
+
+
+def test_why_not(device, monkeypatch):
+    monkeypatch.setattr(cuda, "_tf32_allowed", lambda: False)
+    assert cuda.why_not(torch.float32) == cuda.why_not(torch.bfloat16) == ""
+    device.hopper = "no driver"
+    assert "no driver" in cuda.why_not(torch.float16)
+    monkeypatch.setattr(cuda, "_tf32_allowed", lambda: True)
+    assert "TF32" in cuda.why_not(torch.float32)
+    assert cuda.why_not(torch.float64) == ""
+    monkeypatch.setattr(cuda, "why_no_sums", lambda: "no Triton")
+    assert cuda.why_not(torch.float64) == "no Triton"
+    assert (
+        cuda.why_not_packed(torch.empty(2, 2, dtype=torch.int32)) == "no packed form of torch.int32"
+    )
+
+
+def test_tf32_follows_torchs_switches():
+    matmul, before = torch.backends.cuda.matmul, torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("highest")
+        assert not cuda._tf32_allowed()
+        torch.set_float32_matmul_precision("high")
+        assert cuda._tf32_allowed()
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert matmul.allow_tf32 is (before != "highest")
+
+
+@pytest.fixture
+def unknown(monkeypatch, empty_cache):
+    """A GPU that no profile is shipped for; its vendor's library runs at 10 TFLOP/s."""
+    facts = SimpleNamespace(
+        name="Made-up GPU", multi_processor_count=80, major=8, minor=6, total_memory=24 << 30
+    )
+    timed = []
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: facts)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: facts.name)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: torch.no_grad())
+    monkeypatch.setattr(cuda_machine, "capturing", lambda: False)
+    monkeypatch.setattr(cuda_machine, "_in_memory", {})
+    monkeypatch.setattr(
+        cuda_machine, "_curve", lambda dtype: timed.append(dtype) or [(1024, 8.0), (4096, 10.0)]
+    )
+    monkeypatch.setattr(cuda_machine, "_seconds", lambda call: 1e-3)
+    empty = torch.empty
+    monkeypatch.setattr(
+        torch, "empty", lambda *size, device=None, **kw: empty(*size, device="meta", **kw)
+    )
+    caches = (cuda_machine._known, cuda_machine.why_not_hopper)
+    for cached in caches:
+        cached.cache_clear()
+    yield timed
+    for cached in caches:
+        cached.cache_clear()
+
+
+def test_an_unknown_gpu_is_measured_once_for_a_dtype(unknown, monkeypatch):
+    machine = cuda_machine.machine_for(0, torch.float32)
+    assert machine.measured
+    assert machine.copy == pytest.approx(2 * cuda_machine.COPIED / 1e6)
+    assert cuda_machine.machine_for(0, torch.float32) is machine
+    monkeypatch.setattr(cuda_machine, "_in_memory", {})  # another process
+    assert cuda_machine.machine_for(0, torch.float32) == machine
+    assert unknown == [torch.float32]
+
+
+def test_an_unknown_gpu_leaves_16_bits_and_captured_graphs_to_the_vendor(unknown, monkeypatch):
+    assert cuda_machine.machine_for(0, torch.bfloat16).rates == {}
+    monkeypatch.setattr(cuda_machine, "capturing", lambda: True)
+    assert cuda_machine.machine_for(0, torch.float32).rates == {}
+    assert unknown == []
+
+
+def test_part_of_a_known_gpu_is_another_machine(unknown, monkeypatch):
+    facts = torch.cuda.get_device_properties(0)
+    facts.name, facts.multi_processor_count = "NVIDIA H200", 60
+    cuda_machine._known.cache_clear()
+    assert cuda_machine.machine_for(0, torch.float64).measured
+    facts.multi_processor_count = 132
+    cuda_machine._known.cache_clear()
+    known = cuda_machine.machine_for(0, torch.float64)
+    assert not known.measured
+    assert known.memory == facts.total_memory
+    assert known.plain is None, "no driver here"
+    assert (
+        replace(
+            known, memory=H200.memory, prepare=0.0, plain=H200.plain, fused=H200.fused, notes={}
+        )
+        == H200
+    )
+
+
+def test_timing_takes_the_median_of_turns(monkeypatch):
+    turns = iter([3e-3, 1.0, 2.0, 9.0, 2.5, 2.2])
+    monkeypatch.setattr(cuda_machine, "_elapsed", lambda call, count: next(turns))
+    assert cuda_machine._seconds(lambda: None) == 2.2
+    counts = []
+    monkeypatch.setattr(cuda_machine, "_elapsed", lambda call, count: counts.append(count) or 1e-4)
+    cuda_machine._seconds(lambda: None)
+    assert counts == [1, *[math.ceil(10)] * 5]

@@ -1,0 +1,169 @@
+"""What is chosen on an H200, and why the rest is not."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tiercel.errors import TiercelRuntimeError, TiercelValueError
+from tiercel.planner.describe import listing
+from tiercel.planner.gpu import GpuPlan, make_plan, required
+from tiercel.planner.problem import Problem
+
+#: One whose own kernels start at once: the shipped profile only lets them win isolated calls.
+H200 = replace(required("NVIDIA H200"), prepare=0.0)
+
+
+def chosen(*sizes: int, **facts: Any) -> str:
+    M, N, K = sizes
+    return make_plan(Problem(M, N, K, **facts), H200).chosen.algorithm
+
+
+def rejected(plan: GpuPlan, algorithm: str) -> str:
+    return next(c.rejected for c in plan.candidates if c.algorithm == algorithm)
+
+
+@pytest.mark.parametrize(
+    ("n", "dtype", "expected"),
+    [
+        (2048, "float32", "vendor"),
+        (4096, "float32", "strassen2"),
+        (16384, "float32", "strassen3"),
+        (2048, "float64", "vendor"),
+        (8192, "float64", "strassen2"),
+        (2048, "complex64", "strassen"),
+        (8192, "complex128", "strassen2"),
+        (16384, "bfloat16", "vendor"),  # both operands dynamic
+    ],
+)
+def test_squares(n: int, dtype: str, expected: str):
+    assert chosen(n, n, n, dtype=dtype) == expected
+
+
+@pytest.mark.parametrize("M", [1, 16, 64, 512])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
+def test_decoding_is_the_vendors(M: int, dtype: str):
+    assert chosen(M, 8192, 8192, dtype=dtype, static_b=True) == "vendor"
+
+
+def test_static_weights_of_a_prefill_run_inside_the_kernel():
+    for M, N, K in ((8192, 28672, 8192), (8192, 8192, 28672), (16384, 16384, 16384)):
+        assert chosen(M, N, K, dtype="bfloat16", static_b=True) == "winograd"
+    assert chosen(8192, 14336, 4096, dtype="bfloat16", static_b=True) == "vendor"  # K is short
+
+
+def test_an_epilogue_makes_the_own_kernel_win_where_k_is_short():
+    assert chosen(8192, 14336, 4096, dtype="bfloat16", epilogue="gelu") == "classical"
+    assert chosen(8192, 4096, 14336, dtype="bfloat16", epilogue="gelu") == "vendor"
+    assert chosen(8192, 14336, 4096, dtype="bfloat16") == "vendor"
+
+
+def test_the_wait_for_an_own_kernel_must_be_won_back():
+    problem = Problem(8192, 28672, 8192, "bfloat16", static_b=True)
+    assert make_plan(problem, H200).chosen.algorithm == "winograd"
+    assert make_plan(problem, replace(H200, prepare=600.0)).chosen.algorithm == "vendor"
+    larger = replace(problem, M=16384, N=16384, K=16384)
+    assert make_plan(larger, replace(H200, prepare=100.0)).chosen.algorithm == "winograd"
+
+
+def test_a_gain_below_the_margin_is_not_taken():
+    plan = make_plan(Problem(8192, 8192, 8192), H200)
+    for candidate in plan.candidates:
+        if candidate.algorithm not in ("vendor", plan.chosen.algorithm):
+            assert candidate.seconds >= plan.chosen.seconds
+    slow = replace(H200, combine=600.0, finish=600.0)
+    plan = make_plan(Problem(8192, 8192, 8192), slow)
+    best = min(plan.candidates, key=lambda c: c.seconds)
+    assert (plan.chosen.algorithm == "vendor") == (plan.vendor.seconds < 1.02 * best.seconds)
+
+
+def test_accuracy_bounds_the_levels():
+    sizes = (16384, 16384, 16384)
+    assert chosen(*sizes, accuracy="classical") == "vendor"
+    assert chosen(*sizes, accuracy=4.0) == "strassen2"
+    plan = make_plan(Problem(*sizes, accuracy=4.0), H200)
+    assert rejected(plan, "strassen3") == "error growth 8.0 over the allowed 4"
+
+
+def test_workspace_bounds_the_levels_at_once():
+    plan = make_plan(Problem(8192, 8192, 8192, workspace=100 << 20), H200)
+    assert plan.chosen.workspace <= 100 << 20
+    assert chosen(8192, 8192, 8192, workspace=0) == "vendor"
+    plan = make_plan(Problem(8192, 8192, 8192, workspace=0), H200)
+    assert rejected(plan, "strassen").startswith("needs ")
+
+
+def test_reasons():
+    plan = make_plan(Problem(8192, 8192, 8192, "bfloat16"), H200)
+    assert "has to be packed" in rejected(plan, "winograd")
+    plan = make_plan(Problem(8192, 8200, 8192, "bfloat16", static_b=True), H200)
+    assert rejected(plan, "winograd") == "N 8200 and K 8192 must be multiples of 16"
+    plan = make_plan(Problem(8192, 8192, 8192, "bfloat16", layout_a="strided"), H200)
+    assert rejected(plan, "classical") == "A cannot be read in 16-byte steps"
+    plan = make_plan(Problem(8192, 8192, 200), H200)
+    assert "too short to judge" in rejected(plan, "strassen")
+    plan = make_plan(Problem(512, 8192, 8192), H200)
+    assert rejected(plan, "strassen") == "planes with a side under 512 were not measured"
+
+
+@pytest.mark.parametrize(("layout", "fringe"), [("row", 1), ("col", 7)])
+def test_rows_that_do_not_divide_are_the_vendors(layout: str, fringe: int):
+    problem = Problem(16384 + 7, 16384, 16384, "bfloat16", layout_a=layout, static_b=True)
+    plan = make_plan(problem, H200)
+    assert (plan.chosen.algorithm, plan.chosen.fringe) == ("winograd", fringe)
+
+
+def test_named_schemes_run_or_say_why_not():
+    assert chosen(600, 600, 600, scheme="strassen") == "strassen"
+    assert chosen(600, 600, 600, dtype="bfloat16", scheme="classical") == "classical"
+    assert chosen(8192, 8192, 8192, scheme="strassen", must_use=False) == "strassen"
+    assert chosen(600, 600, 600, scheme="strassen", must_use=False) == "vendor"
+    assert chosen(600, 600, 600, scheme="vendor") == "vendor"
+    assert chosen(1, 8192, 60, scheme="winograd", must_use=False) == "vendor"  # packed for it
+    with pytest.raises(TiercelValueError, match="too short to judge"):
+        chosen(600, 600, 60, scheme="strassen")
+    with pytest.raises(TiercelRuntimeError, match="scheme='classical' cannot run for float32"):
+        chosen(600, 600, 600, scheme="classical")
+
+
+def test_a_gpu_without_kernels_is_the_vendors():
+    bare = replace(H200, rates={}, plain=None, fused=None, notes={"unavailable": "no driver"})
+    plan = make_plan(Problem(8192, 8192, 8192), bare)
+    assert [c.algorithm for c in plan.candidates] == ["vendor"]
+    assert "vendor" in str(plan)
+    with pytest.raises(TiercelRuntimeError, match="no driver"):
+        make_plan(Problem(8192, 8192, 8192, scheme="strassen"), bare)
+    portable = replace(H200, plain=None, fused=None)
+    plan = make_plan(Problem(8192, 8192, 8192, "bfloat16", static_b=True), portable)
+    assert plan.chosen.algorithm == "vendor"
+
+
+def test_error_growth_of_16_bit_planes():
+    plan = make_plan(Problem(8192, 8192, 8192, "bfloat16", static_b=True), H200)
+    growth = {c.algorithm: c.growth for c in plan.candidates}
+    assert growth["winograd"] == pytest.approx(1.023, abs=2e-3)  # as measured
+    assert growth["classical"] == growth["vendor"] == 1.0
+
+
+def test_printed_and_as_data():
+    plan = make_plan(Problem(8192, 28672, 8192, "bfloat16", static_b=True), H200)
+    head, _, *rows = str(plan).splitlines()
+    assert head == (
+        "8192 × 28672 × 8192 bfloat16, A row, B row (packed), NVIDIA H200 (shipped profile), "
+        "accuracy standard"
+    )
+    assert len(rows) == len(plan.candidates)
+    assert listing(plan).startswith("inside one kernel, winograd: 7 multiplies, 3 saves, 3 loads")
+    data = json.loads(json.dumps(plan.to_json(), allow_nan=False))
+    assert data["algorithm"] == "winograd"
+    assert plan.multiplications_saved == 8192 * 28672 * 8192 // 8
+
+
+def test_public_plan_without_a_gpu():
+    import tiercel
+
+    plan = tiercel.plan(16384, 16384, 16384, device="NVIDIA H200")
+    assert plan.chosen.algorithm == "strassen3"
+    with pytest.raises(TiercelValueError, match="known: NVIDIA H200"):
+        tiercel.plan(64, 64, 64, device="GeForce 256")

@@ -1,0 +1,83 @@
+"""Predicted times: near what was measured on an H200, and reacting to what matters."""
+
+from dataclasses import replace
+
+import pytest
+
+from tiercel.planner.gpu import cost, memory, required
+from tiercel.planner.gpu.tiles import share, used
+from tiercel.planner.gpu.variants import Variant, named
+from tiercel.planner.problem import Problem
+from tiercel.schemes import get
+
+H200 = required("NVIDIA H200")
+WINOGRAD = Variant("fused", get("winograd"), 1)
+
+#: dtype, side, scheme, milliseconds of the vendor's and of ours, in steady operation.
+SQUARES = [
+    ("float32", 4096, "strassen2", 2.674, 2.286), ("float32", 8192, "strassen3", 21.545, 16.683),
+    ("float32", 16384, "strassen3", 167.232, 122.707), ("float64", 4096, "strassen2", 2.633, 2.515),
+    ("float64", 8192, "strassen2", 20.098, 17.281), ("float64", 16384, "strassen3", 167.6, 132.110),
+    ("complex64", 2048, "strassen", 1.288, 1.145), ("complex64", 4096, "strassen", 10.248, 7.552),
+    ("complex64", 8192, "strassen2", 82.878, 54.988), ("complex128", 2048, "strassen", 1.26, 1.141),
+    ("complex128", 8192, "strassen2", 92.097, 56.977), ("bfloat16", 8192, "strassen", 1.669, 1.994),
+]  # fmt: skip
+
+#: (M, N, K), milliseconds of the vendor's and of the fused kernel, bfloat16, B packed.
+FUSED = [
+    ((4096, 4096, 4096), 0.2092, 0.2053), ((8192, 8192, 8192), 1.656, 1.543),
+    ((16384, 16384, 16384), 13.186, 11.890), ((8192, 28672, 8192), 5.722, 5.288),
+    ((8192, 8192, 28672), 5.830, 5.238), ((16384, 53248, 16384), 42.902, 38.008),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "n", "name", "vendor", "ours"), SQUARES)
+def test_portable_times_are_within_eight_percent(dtype, n, name, vendor, ours):
+    problem = Problem(n, n, n, dtype)
+    cap = memory.workspace_cap(problem, H200.memory)
+    ways = memory.splits(problem, named(name))
+    way = next(way for way in ways if memory.portable_bytes(problem, way) <= cap)
+    assert cost.vendor_seconds(problem, H200) * 1e3 == pytest.approx(vendor, rel=0.04)
+    assert cost.portable_seconds(problem, H200, way) * 1e3 == pytest.approx(ours, rel=0.08)
+
+
+@pytest.mark.parametrize(("shape", "vendor", "ours"), FUSED)
+def test_fused_times_are_those_of_the_kernel_and_the_guards_pass(shape, vendor, ours):
+    M, N, K = shape
+    problem = Problem(M, N, K, "bfloat16", static_b=True)
+    guard = 2 * M * K / H200.check / 1e6 + cost.FUSED_LAUNCHES * H200.launch * 1e-3
+    assert cost.vendor_seconds(problem, H200) * 1e3 == pytest.approx(vendor, rel=0.04)
+    predicted = cost.fused_seconds(problem, H200, WINOGRAD) * 1e3 - guard
+    assert predicted == pytest.approx(ours, rel=0.03)
+
+
+def test_a_static_operand_saves_its_sums():
+    problem, way = Problem(8192, 8192, 8192), named("strassen2")
+    static = cost.portable_seconds(replace(problem, static_b=True), H200, way)
+    saved = cost.portable_seconds(problem, H200, way) - static
+    bytes_of_sums = 8192**2 * 4 * (1 + 49 / 16)
+    assert saved == pytest.approx(bytes_of_sums / H200.combine / 1e9, rel=0.02)
+
+
+def test_an_epilogue_costs_a_pass_except_inside_the_own_kernel():
+    plain = Problem(8192, 8192, 8192, "bfloat16")
+    with_gelu = replace(plain, epilogue="gelu")
+    a_pass = 2 * 8192**2 * 2 / H200.copy / 1e9
+    for seconds in (
+        cost.vendor_seconds,
+        lambda p, m: cost.portable_seconds(p, m, named("strassen")),
+    ):
+        assert seconds(with_gelu, H200) - seconds(plain, H200) == pytest.approx(a_pass)
+    assert cost.plain_seconds(with_gelu, H200) == cost.plain_seconds(plain, H200)
+
+
+def test_small_products_cost_pythons_time():
+    tiny = cost.portable_seconds(Problem(256, 256, 256), H200, named("strassen"))
+    assert tiny == pytest.approx(7 * H200.host * 1e-6, rel=0.2)
+
+
+def test_tiles_in_waves():
+    assert share(256, 256, 1, 4, 128, 128) == 1.0
+    assert share(257, 256, 1, 4, 128, 128) == pytest.approx(257 / 512)
+    assert used(16384, 16384, 1, 132, True) > 0.96
+    assert used(8192, 8192, 7, 132, False) > used(300, 300, 7, 132, False)

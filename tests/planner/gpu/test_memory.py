@@ -1,0 +1,53 @@
+"""The planner's formulas for workspace against what the targets really take."""
+
+import pytest
+
+from tiercel.lower.accumulator import Cost, accumulate
+from tiercel.planner.gpu import memory
+from tiercel.planner.gpu.variants import named
+from tiercel.planner.problem import Problem
+from tiercel.schemes import get
+from tiercel.targets.gpu.recipe import recipe_for, workspace_bytes
+from tiercel.targets.hopper import fused
+
+SIZES = [(4096, 4096, 4096), (1000, 777, 515), (8192, 28672, 8190)]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64"])
+@pytest.mark.parametrize("name", ["strassen", "strassen2", "strassen3", "laderman", "winograd2"])
+@pytest.mark.parametrize(("M", "N", "K"), SIZES)
+def test_portable_bytes_are_those_of_the_recipe(M: int, N: int, K: int, name: str, dtype: str):
+    problem, variant = Problem(M, N, K, dtype), named(name)
+    assert variant.scheme is not None
+    levels = [variant.scheme] * variant.levels
+    ways = list(memory.splits(problem, variant))
+    whole = recipe_for(levels, M, N, K, dtype)
+    assert (whole is None) == (not ways)
+    for way in ways:
+        size = memory.portable_bytes(problem, way)
+        # What is passed on as the target's workspace makes it take the same split.
+        recipe = recipe_for(levels, M, N, K, dtype, workspace=size)
+        assert recipe is not None
+        assert (recipe.batched, len(recipe.inner.products)) == (
+            True,
+            len(way.inner(problem.is_complex).products),
+        )
+        assert workspace_bytes(M, N, K, dtype, recipe) == size
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_fused_bytes_count_the_planes_that_the_kernel_reads(dtype: str):
+    scheme = get("winograd")
+    lowered = fused.lower(accumulate(scheme, cost=Cost(registers=1)), dtype, inside=True)
+    problem = Problem(8192, 4096, 2048, dtype)
+    planes = 2 * sum(p.written for p in lowered.a_planes) * 4096 * 1024
+    saved = 2 * 132 * lowered.program.scratch_slots * 128 * 256
+    assert memory.fused_bytes(problem, scheme, 132) == planes + saved
+
+
+def test_the_callers_cap_counts_and_otherwise_the_operands_and_the_gpu():
+    assert memory.workspace_cap(Problem(9, 9, 9, workspace=5), 1 << 40) == 5
+    small, large = Problem(100, 100, 100), Problem(20000, 20000, 20000)
+    assert memory.workspace_cap(small, 1 << 40) == memory.LEAST_WORKSPACE
+    assert memory.workspace_cap(large, 1 << 40) == pytest.approx(3.1 * 3 * 4 * 20000**2)
+    assert memory.workspace_cap(large, 8 << 30) == 1 << 30

@@ -1,0 +1,143 @@
+"""The engine for CUDA tensors: own kernels on a Hopper, schemes around cuBLAS on any GPU.
+
+``cuda_machine`` knows the device, ``planner/gpu`` decides, ``cuda_run`` runs what was chosen;
+``cuda_packed`` and ``cuda_fused`` keep packed weights. Nothing waits for the device, and memory is
+torch's, so that calls may be captured in a CUDA graph. What has not run before is torch's while a
+graph is captured: kernels must not be compiled then, nor rates measured.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from tiercel.errors import TiercelTypeError
+from tiercel.frontends.torch import cuda_fused, cuda_packed, cuda_run
+from tiercel.frontends.torch.cuda_machine import capturing, machine_for, why_no_sums, why_not_hopper
+from tiercel.frontends.torch.cuda_packed import Packed
+from tiercel.frontends.torch.engine import Product, Request
+from tiercel.options import Options
+from tiercel.planner.gpu import GpuPlan, make_plan
+from tiercel.planner.plan import Plan
+from tiercel.planner.problem import Problem
+
+#: No plan of ours was seen to gain below these on an H200: 2800³ in float32, where Python's time
+#: for seven launches ends to be longer than the product, and so on.
+LEAST_WORK = {
+    torch.float32: 2800**3,
+    torch.float64: 3600**3,
+    torch.complex64: 1600**3,
+    torch.complex128: 1600**3,
+    torch.bfloat16: 2500**3,
+    torch.float16: 2500**3,
+}
+
+#: Rows that the packing of a weight is decided for: a prefill's.
+PACKED_ROWS = 8192
+
+
+def why_not(dtype: torch.dtype) -> str:
+    """See ``Engine``: asked for the current device."""
+    if dtype.itemsize == 2:
+        reason = why_not_hopper(torch.cuda.current_device())
+        return f"{dtype} without the Hopper kernels ({reason})" if reason else ""
+    if dtype is torch.float32 and _tf32_allowed():
+        return "float32 products in TF32, as torch.backends allows,"
+    return why_no_sums()
+
+
+def _tf32_allowed() -> bool:
+    matmul = torch.backends.cuda.matmul
+    precision = getattr(matmul, "fp32_precision", None)  # PyTorch 2.9 and newer
+    if precision in (None, "none"):
+        return torch.get_float32_matmul_precision() != "highest"
+    return precision != "ieee"
+
+
+def predict(product: Product, options: Options, packed_for: str | None) -> Plan:
+    """See ``Engine``: for the current device."""
+    return _plan(product, options, torch.cuda.current_device(), packed_for)
+
+
+@lru_cache(maxsize=4096)
+def _plan(product: Product, options: Options, device: int, packed_for: str | None) -> GpuPlan:
+    M, K, N, dtype, strides_a, strides_b, bias = product
+    scheme = options.scheme or packed_for
+    if options.batch_invariant:
+        scheme = _invariant(dtype, device, options)
+    problem = Problem(
+        M=M, N=N, K=K, dtype=str(dtype).removeprefix("torch."),
+        layout_a=_layout(strides_a, (M, K), dtype), layout_b=_layout(strides_b, (K, N), dtype),
+        epilogue=options.epilogue, bias=bias, accuracy=options.accuracy,
+        workspace=options.workspace, scheme=scheme, static_b=packed_for is not None,
+        must_use=options.scheme is not None or options.batch_invariant,
+    )  # fmt: skip
+    return make_plan(problem, machine_for(device, dtype))
+
+
+def _layout(strides: tuple[int, int], shape: tuple[int, int], dtype: torch.dtype) -> str:
+    """Which dimension is contiguous, "row" or "col", if the other one's steps are aligned.
+
+    Kernels that add in Triton read any strides; alignment counts for those that read by TMA.
+    """
+    step = cuda_run.ALIGNMENT // dtype.itemsize if dtype.itemsize == 2 else 1
+    (down, across), (rows, cols) = strides, shape
+    if (across == 1 or cols == 1) and (rows == 1 or (down > 0 and down % step == 0)):
+        return "row"
+    if (down == 1 or rows == 1) and (cols == 1 or (across > 0 and across % step == 0)):
+        return "col"
+    return "strided"
+
+
+def _invariant(dtype: torch.dtype, device: int, options: Options) -> str:
+    """The scheme for ``batch_invariant``: the own kernel, one tile, one order of summation."""
+    reason = why_not_hopper(device) if dtype.itemsize == 2 else f"{dtype} has no own kernel here"
+    if options.scheme not in (None, "classical"):
+        reason = f"scheme={options.scheme!r} looks at all rows together"
+    if reason:
+        raise TiercelTypeError(
+            f"batch_invariant=True does not work for CUDA tensors of {dtype}: {reason}; allowed: "
+            "bfloat16 and float16 on a Hopper GPU, without a scheme"
+        )
+    return "classical"
+
+
+def plan(request: Request) -> Plan | None:
+    """See ``Engine``. What a call's addresses, data and capture decide is left to ``run``."""
+    packed_for = None if request.packed is None else request.packed.algorithm
+    made = _plan(request.product, request.options, request.a.get_device(), packed_for)
+    return None if made.chosen.algorithm == "vendor" else made
+
+
+def run(plan: Plan, request: Request, out: torch.Tensor) -> None:
+    """See ``Engine``."""
+    assert isinstance(plan, GpuPlan), "made here"
+    cuda_run.run(plan, request, out)
+
+
+def why_not_packed(w: torch.Tensor) -> str:
+    """See ``Engine``."""
+    if w.dtype not in LEAST_WORK:
+        return f"no packed form of {w.dtype}"
+    return "a CUDA graph is being captured" if capturing() else why_not(w.dtype)
+
+
+def pack(w: torch.Tensor, options: Options) -> Packed:
+    """See ``Engine``: by the plan for ``PACKED_ROWS`` rows; waits for the device."""
+    (N, K), b = w.shape, w.detach().t()
+    product = Product.of_rows(PACKED_ROWS, w, bias=False)
+    names = [options.scheme] if options.scheme is not None else _packable(w.dtype)
+    plans = [_plan(product, options, w.get_device(), name) for name in names]
+    best = min(plans, key=lambda made: made.chosen.seconds)
+    if best.chosen.algorithm == "vendor" or 0 in (N, K):
+        return Packed("vendor", None, 0)
+    variant = best.chosen.variant
+    if variant.kind == "fused":
+        return cuda_fused.pack(b, best.chosen.algorithm)
+    return cuda_packed.pack(b, best.chosen.algorithm, variant)
+
+
+def _packable(dtype: torch.dtype) -> tuple[Any, ...]:
+    return ("winograd",) if dtype.itemsize == 2 else ("strassen", "strassen2", "strassen3")

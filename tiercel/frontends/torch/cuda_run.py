@@ -1,0 +1,194 @@
+"""Running a plan on CUDA tensors, whatever variant it chose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import cache
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from tiercel import counters
+from tiercel.errors import TiercelRuntimeError
+from tiercel.frontends.torch.cuda_machine import capturing
+from tiercel.frontends.torch.engine import Request
+from tiercel.planner.gpu import GpuPlan
+
+#: What ran already, and so is compiled.
+_ran: set[Any] = set()
+MOST_RAN = 8192
+
+#: TMA reads from such addresses; torch's own allocations are at multiples of 512.
+ALIGNMENT = 16
+
+
+def run(plan: GpuPlan, request: Request, out: torch.Tensor) -> None:
+    """``epilogue(a @ b + bias)`` into ``out``, as planned unless ``why_not_now`` speaks against it.
+
+    Raises ``TiercelRuntimeError`` where the caller named a scheme and it does.
+    """
+    start = perf_counter()
+    with _here(request.a):
+        reason = why_not_now(plan, request)
+        if reason and _insisted(request):
+            raise TiercelRuntimeError(
+                f"scheme={plan.chosen.algorithm!r} cannot run: {reason}; leave scheme and "
+                "batch_invariant out to let such calls run torch's product"
+            )
+        done = not reason and _ran_as_planned(plan, request, out)
+        if not done:
+            _vendor(plan, request, out)
+    # The host's time: the device is not waited for.
+    seconds = perf_counter() - start
+    if done:
+        counters.record(plan, seconds, plan.multiplications_saved)
+    else:
+        counters.record(plan.choosing("vendor"), seconds)
+
+
+def _ran_as_planned(plan: GpuPlan, request: Request, out: torch.Tensor) -> bool:
+    """False where memory did not suffice, and another way is allowed."""
+    try:
+        _RUN[plan.chosen.variant.kind](plan, request, out)
+    except torch.OutOfMemoryError:
+        if _insisted(request):
+            raise
+        return False
+    if len(_ran) >= MOST_RAN:
+        _ran.clear()
+    _ran.add(_key(plan, request))
+    return True
+
+
+def _key(plan: GpuPlan, request: Request) -> Any:
+    """What compiled kernels depend on: Triton makes other ones for other alignments."""
+    a, b = request.a, request.b
+    return plan.problem, a.get_device(), (a.data_ptr() | b.data_ptr()) % ALIGNMENT == 0
+
+
+def _insisted(request: Request) -> bool:
+    return request.options.scheme is not None or request.options.batch_invariant
+
+
+def why_not_now(plan: GpuPlan, request: Request) -> str:
+    """What speaks against this call beside its sizes and strides, which the plan knows."""
+    a, b, packed, kind = request.a, request.b, request.packed, plan.chosen.variant.kind
+    # Compiling takes seconds, and may synchronise.
+    if capturing() and _key(plan, request) not in _ran:
+        return "it has not run before the CUDA graph that is being captured"
+    if packed is not None and packed.kind != kind:
+        return f"b is packed for another kernel ({packed.kind})"
+    if kind == "portable":
+        return ""
+    if a.dim() != 2 or (a.data_ptr() | b.data_ptr()) % ALIGNMENT:
+        return f"its kernel takes matrices at addresses that are multiples of {ALIGNMENT}"
+    if kind == "fused" and not packed.panels.allows():
+        return "the data of an earlier call were refused"
+    return ""
+
+
+def _here(a: torch.Tensor) -> Any:
+    """The tensors' device, and products in the dtypes that they are written in."""
+    device = a.get_device()
+    if torch.is_autocast_enabled("cuda"):
+        return _without_autocast(device)
+    return nullcontext() if torch.cuda.current_device() == device else torch.cuda.device(device)
+
+
+@contextmanager
+def _without_autocast(device: int) -> Iterator[None]:
+    with torch.cuda.device(device), torch.autocast("cuda", enabled=False):
+        yield
+
+
+def _vendor(plan: GpuPlan, request: Request, out: torch.Tensor) -> None:
+    """torch's own product, into ``out``."""
+    a, b, bias = request.a.detach(), request.b.detach(), request.bias
+    if bias is not None and a.dim() == 2:
+        torch.addmm(bias.detach(), a, b, out=out)
+        bias = None
+    else:
+        torch.matmul(a, b, out=out)
+    finish(out, None if bias is None else bias.detach(), request.options.epilogue)
+
+
+def _portable(plan: GpuPlan, request: Request, out: torch.Tensor) -> None:
+    from tiercel.targets.gpu import product
+
+    a, variant, packed = request.a.detach(), plan.chosen.variant, request.packed
+    b = request.b.detach() if packed is None else packed.panels.checked()
+    bias = None if request.bias is None else request.bias.detach()
+    fused_bias = bias is not None and not bias.is_complex()
+    assert variant.scheme is not None, "portable variants have a scheme"
+    product(
+        a, b, variant.scheme, variant.levels, out=out,
+        c=bias if fused_bias else None, beta=1.0 if fused_bias else 0.0,
+        workspace=plan.chosen.workspace,
+    )  # fmt: skip
+    finish(out, None if fused_bias else bias, request.options.epilogue)
+
+
+def _plain(plan: GpuPlan, request: Request, out: torch.Tensor) -> None:
+    from tiercel.targets.hopper.fused_product import TILE
+    from tiercel.targets.hopper.product import gemm
+    from tiercel.targets.hopper.product_epilogue import gemm_epilogue
+
+    a, b, bias = request.a.detach(), request.b.detach(), request.bias
+    tile = TILE if request.options.batch_invariant else None
+    name = request.options.epilogue
+    if bias is None and name is None:
+        gemm(a, b, out=out, config=tile)
+        return
+    operands = {} if bias is None else {"bias": bias.detach()}
+    gemm_epilogue(a, b, _epilogue(name, bias is not None), operands, config=tile, out=out)
+
+
+def _fused(plan: GpuPlan, request: Request, out: torch.Tensor) -> None:
+    bias = None if request.bias is None else request.bias.detach()
+    rows = len(out) - plan.chosen.fringe
+    a = request.a.detach()
+    # Fast is about the error of the whole result; that of each element is then not guaranteed.
+    any_scale = plan.problem.accuracy == "fast"
+    request.packed.panels.multiply(a[:rows], out[:rows], any_scale=any_scale)
+    if rows < len(out):
+        torch.mm(a[rows:], request.b.detach(), out=out[rows:])
+    finish(out, bias, request.options.epilogue)
+
+
+_RUN = {"portable": _portable, "plain": _plain, "fused": _fused}
+
+
+def finish(out: torch.Tensor, bias: torch.Tensor | None, epilogue: str | None) -> None:
+    """``out = epilogue(out + bias)`` in place."""
+    if bias is not None:
+        out.add_(bias)
+    if epilogue is not None:
+        _IN_PLACE[epilogue](out)
+
+
+_IN_PLACE = {
+    "relu": torch.relu_,
+    "gelu": torch._C._nn.gelu_,
+    "gelu_tanh": lambda out: torch._C._nn.gelu_(out, approximate="tanh"),
+    "silu": torch._C._nn.silu_,
+}
+
+
+@cache
+def _epilogue(name: str | None, biased: bool) -> Any:
+    """The traced form of a named epilogue, after a bias if there is one."""
+    from tiercel.lower.epilogue import epilogue, library
+
+    function = None if name is None else getattr(library, name)
+    if not biased:
+        return function
+    if function is None:
+        return library.bias
+
+    def with_bias(acc: Any, bias: Any) -> Any:
+        return function(acc + bias)
+
+    with_bias.__name__ = with_bias.__qualname__ = f"bias_{name}"
+    return epilogue(bias="row")(with_bias)

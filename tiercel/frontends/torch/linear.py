@@ -1,0 +1,64 @@
+"""``linear`` of tensors: ours where a plan gains, torch's own everywhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tiercel.frontends.torch import autograd, traced
+from tiercel.frontends.torch.autocast import converted
+from tiercel.frontends.torch.operands import are_distributed, followed, transformed
+from tiercel.frontends.torch.option_text import encode
+from tiercel.frontends.torch.out import check_out, into, writable_in_place
+from tiercel.frontends.torch.products import computed, gains, linear_request
+from tiercel.frontends.torch.route import why_left_to_torch
+from tiercel.frontends.torch.sharding import register_sharding_rules
+from tiercel.frontends.torch.shortcut import is_torchs, leave_to_torch
+from tiercel.frontends.torch.torchs_own import refuse, torchs_linear
+from tiercel.options import Options
+
+
+def linear(x: Any, w: Any, bias: Any, out: Any, options: Options) -> torch.Tensor:
+    """``epilogue(F.linear(x, w, bias))``; see ``tiercel.linear``."""
+    if out is not None:
+        check_out(out, x, w.t() if isinstance(w, torch.Tensor) else w, bias)
+    if torch.compiler.is_compiling():
+        return into(out, traced.linear(x, w, bias, options))
+    if is_torchs(x, w, bias, 0, options):
+        return into(out, torchs_linear(x, w, bias, options))
+    reason = why_left_to_torch(x, w, bias, out, options, columns_of=0)
+    if not reason:
+        result = _planned(x, w, bias, out, options)
+        if result is not None:
+            return result
+    elif are_distributed(x, w, bias):
+        register_sharding_rules()
+        return into(out, autograd.linear(x, w, bias, encode(options)))
+    refuse(options, reason, x)
+    return into(out, torchs_linear(x, w, bias, options))
+
+
+def _planned(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    bias: torch.Tensor | None,
+    out: torch.Tensor | None,
+    options: Options,
+) -> torch.Tensor | None:
+    """The product by a plan of ours; None where torch is expected to be faster, or to refuse."""
+    seen, weight = converted(x), converted(w)
+    vector = None if bias is None else converted(bias)
+    request = linear_request(seen, weight, vector, options)
+    if request is None:
+        return None
+    if followed(seen, weight, vector):
+        if transformed() or gains(request):
+            return autograd.linear(seen, weight, vector, encode(options), by_function=True)
+    else:
+        in_place = out is not None and writable_in_place(out, x, w, bias)
+        result = computed(request, (*x.shape[:-1], w.shape[0]), out if in_place else None)
+        if result is not None:
+            return result if in_place else into(out, result)
+    leave_to_torch(x, w, bias, options)
+    return None

@@ -1,0 +1,101 @@
+"""Options as the text that an operator of ``torch.library`` can take, and back.
+
+Operators take numbers and strings, and graphs that hold them are printed, stored and loaded: so
+options are written as ``"accuracy=fast epilogue=relu"``, "" being the default.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from tiercel.errors import TiercelValueError
+from tiercel.options import DEFAULT, Options
+
+#: Schemes that are objects, not names, by the text that stands for them in this process.
+_schemes: dict[str, Any] = {}
+
+_NAMES = [field.name for field in fields(Options)]
+
+
+def encode(options: Options) -> str:
+    """The text of some options; see ``decode``."""
+    if options is DEFAULT:
+        return ""
+    # The compiler follows no cache, and says so in a warning.
+    return _written(options) if torch.compiler.is_compiling() else _cached(options)
+
+
+def _written(options: Options) -> str:
+    words = []
+    for name in _NAMES:
+        value = getattr(options, name)
+        if value != getattr(DEFAULT, name):
+            words.append(f"{name}={value if isinstance(value, str) else _text(name, value)}")
+    return " ".join(words)
+
+
+_cached = lru_cache(maxsize=256)(_written)
+
+
+def _text(name: str, value: Any) -> str:
+    if name != "scheme":
+        return repr(value)
+    text = f"object-{hash(value):x}"
+    _schemes[text] = value
+    return text
+
+
+@lru_cache(maxsize=256)
+def decode(text: str) -> Options:
+    """The options that ``encode`` wrote as ``text``.
+
+    Raises ``TiercelValueError`` for a scheme that another process gave as an object.
+
+    >>> decode("epilogue=relu workspace=1024").workspace
+    1024
+    """
+    found: dict[str, Any] = {}
+    for word in text.split():
+        name, _, value = word.partition("=")
+        found[name] = _READ.get(name, str)(value)
+    return replace(DEFAULT, **found)
+
+
+def _accuracy(value: str) -> str | float:
+    return value if value.isalpha() else float(value)
+
+
+def _scheme(value: str) -> Any:
+    if value.startswith("object-"):
+        if value not in _schemes:
+            raise TiercelValueError(
+                f"scheme {value!r} was given as an object in another process; allowed in a stored "
+                "graph: the name of a scheme"
+            )
+        return _schemes[value]
+    return value
+
+
+_READ = {
+    "accuracy": _accuracy,
+    "workspace": int,
+    "threads": int,
+    "scheme": _scheme,
+    "batch_invariant": lambda value: value == "True",
+}
+
+
+@lru_cache(maxsize=256)
+def without_epilogue(text: str) -> str:
+    """The same options without the epilogue, which autograd follows by itself."""
+    return encode(replace(decode(text), epilogue=None))
+
+
+@lru_cache(maxsize=256)
+def of_derivatives(text: str) -> str:
+    """The options of the products that differentiate this one: planned anew, no epilogue."""
+    return encode(replace(decode(text), epilogue=None, scheme=None))

@@ -1,0 +1,88 @@
+"""Products of tensors with a traced epilogue: one kernel on a Hopper, torch's operations elsewhere.
+
+The kernel computes everything from the float32 accumulator. Elsewhere the product is rounded to the
+operands' dtype first, and the epilogue is computed in float32 (float64) from that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from tiercel.errors import TiercelTypeError, TiercelValueError
+from tiercel.frontends.torch.autocast import converted
+from tiercel.frontends.torch.epilogue_graph import evaluate
+from tiercel.frontends.torch.operands import are_plain, followed, watched
+from tiercel.frontends.torch.out import into
+from tiercel.options import Options
+
+#: Dtypes whose epilogues are computed in float32.
+HALF = (torch.float16, torch.bfloat16)
+
+#: Epilogues and shapes that have run, and so are compiled.
+_ran: set[Any] = set()
+
+
+def with_traced_epilogue(
+    product: Callable[[Options], torch.Tensor], a: Any, b: Any, bias: Any, out: Any,
+    options: Options,
+) -> Any:  # fmt: skip
+    """The outputs of ``options.epilogue``, a ``Given``, for ``a @ b + bias``.
+
+    ``product`` computes that by itself, under the options it is given. Returns a tensor, or a
+    dictionary of them where the epilogue has several outputs.
+    """
+    given: Any = options.epilogue
+    results = _by_kernel(given, a, b, bias, options)
+    if results is None:
+        plain = product(replace(options, epilogue=None))
+        if not plain.is_floating_point() or plain.dim() < 2:
+            raise TiercelTypeError(
+                f"{given} needs a product of real floating matrices, not one of {plain.dtype} "
+                f"{tuple(plain.shape)}; apply the epilogue to the result"
+            )
+        acc = plain.float() if plain.dtype in HALF else plain
+        results = evaluate(given.epilogue, acc, given.operands, plain.dtype)
+    if not given.epilogue.single:
+        if out is not None:
+            raise TiercelValueError(
+                f"out cannot receive the outputs {', '.join(results)}; leave it out"
+            )
+        return results
+    (result,) = results.values()
+    if out is not None and (out.shape != result.shape or out.dtype is not result.dtype):
+        raise TiercelValueError(
+            f"out is {out.dtype} {tuple(out.shape)}, the epilogue makes {result.dtype} "
+            f"{tuple(result.shape)}; pass an out like that"
+        )
+    return into(out, result)
+
+
+def _by_kernel(
+    given: Any, a: Any, b: Any, bias: Any, options: Options
+) -> dict[str, torch.Tensor] | None:
+    """The outputs from one launch of the Hopper kernel; None where it does not serve."""
+    tensors = [x for x in given.operands.values() if isinstance(x, torch.Tensor)]
+    asked = options.scheme not in (None, "classical") or options.batch_invariant
+    if asked or bias is not None or not are_plain(a, b, *tensors) or not a.is_cuda:
+        return None
+    if torch.compiler.is_compiling() or watched() or followed(a, b, *tensors):
+        return None
+    a, b = converted(a), converted(b)
+    if a.dtype not in HALF or a.dtype is not b.dtype or not a.dim() == b.dim() == 2:
+        return None
+    from tiercel.frontends.torch.cuda_machine import capturing, why_not_hopper
+    from tiercel.targets.hopper import gemm_epilogue
+
+    seen = (given.epilogue, a.shape, a.stride(), b.shape, b.stride(), a.dtype, a.device)
+    if why_not_hopper(a.get_device()) or (capturing() and seen not in _ran):
+        return None
+    try:
+        made = gemm_epilogue(a, b, given.epilogue, given.operands)
+    except (TiercelValueError, TiercelTypeError):  # what TMA cannot read, among others
+        return None
+    _ran.add(seen)
+    return made

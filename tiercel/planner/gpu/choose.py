@@ -1,0 +1,189 @@
+"""Problem × GpuMachine → GpuPlan: price every variant, drop what the budgets forbid, take the best.
+
+Everything that is not clearly won stays with the vendor's library.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tiercel.errors import TiercelRuntimeError, TiercelValueError
+from tiercel.planner import accuracy as classes
+from tiercel.planner.gpu import cost, memory
+from tiercel.planner.gpu.accuracy import growth
+from tiercel.planner.gpu.machine import GpuMachine, GpuRates
+from tiercel.planner.gpu.plan import GpuCandidate, GpuPlan
+from tiercel.planner.gpu.variants import FUSED, PLAIN, PORTABLE, VENDOR, Variant, named
+from tiercel.planner.problem import Problem
+from tiercel.schemes import get
+
+#: Predicted gain below which the vendor's routine stays. Power sets the clock of tensor cores, so
+#: that the same two kernels compare by ±2 % differently from run to run; SIMT kernels by ±1 %.
+MARGIN = {"float16": 1.03, "bfloat16": 1.03}
+USUAL_MARGIN = 1.02
+
+#: Shortest part of K that a scheme sums over: the guard judges scales over 128 elements.
+SHORTEST_SEGMENT = 128
+
+#: Least side of a plane among the measurements that the cost model was compared with.
+SMALLEST_PLANE = 512
+
+
+def make_plan(problem: Problem, machine: GpuMachine) -> GpuPlan:
+    """The plan for a problem with M, N, K ≥ 1.
+
+    A named scheme is priced in all variants that this GPU has of it. Raises
+    :class:`TiercelValueError` where it does not fit the accuracy or workspace asked for, and
+    :class:`TiercelRuntimeError` where the GPU has no kernel for it.
+
+    >>> from tiercel.planner.gpu.machine import required
+    >>> plan = make_plan(Problem(8192, 8192, 8192), required("NVIDIA H200"))
+    >>> plan.chosen.algorithm, plan.chosen.workspace >> 20
+    ('strassen3', 588)
+    """
+    if problem.dtype not in machine.rates:
+        return _unknown(problem, machine)
+    vendor = GpuCandidate("vendor", cost.vendor_seconds(problem, machine), 0, 1.0, VENDOR)
+    own = [] if problem.scheme == "vendor" else list(_candidates(problem, machine))
+    shown = machine.only(problem.dtype, problem.compute)
+    insisted = _is_named(problem) and problem.must_use
+    chosen = _named(problem, machine, own) if insisted else _best(problem, machine, vendor, own)
+    return GpuPlan(problem, shown, (vendor, *own), chosen)
+
+
+def _unknown(problem: Problem, machine: GpuMachine) -> GpuPlan:
+    """The plan where nothing is known of a dtype's speed: the vendor's, at no stated time."""
+    if _is_named(problem) and problem.must_use:
+        _named(problem, machine, [])
+    vendor = GpuCandidate("vendor", math.inf, 0, 1.0, VENDOR)
+    machine = replace(machine, rates={problem.compute: GpuRates(1.0, ())})
+    return GpuPlan(problem, machine, (vendor,), vendor)
+
+
+def _is_named(problem: Problem) -> bool:
+    return problem.scheme not in (None, "vendor")
+
+
+def _margin(problem: Problem) -> float:
+    return MARGIN.get(problem.dtype, USUAL_MARGIN)
+
+
+def _best(
+    problem: Problem, machine: GpuMachine, vendor: GpuCandidate, own: list[GpuCandidate]
+) -> GpuCandidate:
+    def alone(candidate: GpuCandidate) -> float:
+        """Seconds of an isolated call."""
+        waits = candidate.recipe.kind in ("plain", "fused")
+        return candidate.seconds + (machine.prepare * 1e-6 if waits else 0.0)
+
+    best = min((c for c in own if not c.rejected), key=alone, default=vendor)
+    return best if alone(best) * _margin(problem) < vendor.seconds else vendor
+
+
+def _named(problem: Problem, machine: GpuMachine, own: list[GpuCandidate]) -> GpuCandidate:
+    """The best variant of the algorithm that was asked for; the reason where there is none."""
+    allowed = [c for c in own if not c.rejected]
+    if allowed:
+        return min(allowed, key=lambda c: c.seconds)
+    if not own:
+        raise TiercelRuntimeError(
+            f"scheme={problem.scheme!r} cannot run for {problem.dtype} on {machine.name}: "
+            f"{machine.notes.get('unavailable', 'it has no kernel of ours for that')}; leave "
+            "scheme out to use the vendor's routine"
+        )
+    raise TiercelValueError(
+        f"scheme={problem.scheme!r} on {machine.name}: " + "; ".join(c.rejected for c in own)
+    )
+
+
+def _candidates(problem: Problem, machine: GpuMachine) -> Iterator[GpuCandidate]:
+    scheme, sixteen_bit = problem.scheme, problem.itemsize == 2
+    if sixteen_bit and machine.plain is not None and scheme in (None, "classical"):
+        yield _plain(problem, machine)
+    if sixteen_bit and machine.fused is not None and scheme in (None, FUSED):
+        yield _fused(problem, machine)
+    if scheme == "classical" or "triton" in machine.notes:
+        return
+    for name in PORTABLE if scheme is None else (scheme,):
+        yield _portable(problem, machine, name)
+
+
+def _plain(problem: Problem, machine: GpuMachine) -> GpuCandidate:
+    reason = _unreachable(problem)
+    seconds = cost.plain_seconds(problem, machine)
+    return GpuCandidate("classical", seconds, 0, 1.0, PLAIN, reason)
+
+
+def _fused(problem: Problem, machine: GpuMachine) -> GpuCandidate:
+    """Winograd's scheme inside the kernel, rows that do not divide left to the vendor."""
+    variant = Variant("fused", get(FUSED), 1)
+    fringe = problem.M % (16 if problem.layout_a == "col" else 2)
+    most = replace(problem, M=problem.M - fringe)
+    error = growth(variant, problem.dtype)
+    rejected = _unreachable(problem) or _limits(problem, variant, error)
+    if problem.K % 16 or problem.N % 16:
+        rejected = rejected or f"N {problem.N} and K {problem.K} must be multiples of 16"
+    if not problem.static_b:
+        rejected = rejected or "B has to be packed (tiercel.pack, or pack_weights=True)"
+    if most.M == 0:
+        return GpuCandidate("winograd", math.inf, 0, error, variant, "too few rows")
+    planes = memory.fused_bytes(most, get(FUSED), machine.multiprocessors)
+    rejected = rejected or _too_much(problem, machine, planes)
+    seconds = cost.fused_seconds(most, machine, variant)
+    if fringe:
+        seconds += cost.vendor_seconds(replace(problem, M=fringe), machine)
+    return GpuCandidate("winograd", seconds, planes, error, variant, rejected, fringe)
+
+
+def _portable(problem: Problem, machine: GpuMachine, scheme: object) -> GpuCandidate:
+    """A scheme around the vendor's routine, with as many levels at once as the workspace holds."""
+    wanted = named(scheme)
+    name = scheme if isinstance(scheme, str) else getattr(scheme, "name", "") or "scheme"
+    # The fused kernel has the name without suffix, where both could run.
+    if name == FUSED and problem.itemsize == 2 and machine.fused is not None:
+        name = f"{name} (portable)"
+    error = growth(wanted, problem.dtype)
+    ways = list(memory.splits(problem, wanted))
+    if not ways:
+        reason = "too many products for one combination kernel"
+        return GpuCandidate(str(name), math.inf, 0, error, wanted, reason)
+    cap = memory.workspace_cap(problem, machine.memory)
+    sizes = [memory.portable_bytes(problem, way) for way in ways]
+    fitting = [(way, size) for way, size in zip(ways, sizes, strict=True) if size <= cap]
+    way, size = fitting[0] if fitting else (ways[-1], sizes[-1])
+    rejected = _limits(problem, wanted, error) or _too_much(problem, machine, size)
+    if problem.scheme is None and min(memory.plane_sizes(problem, way)) < SMALLEST_PLANE:
+        rejected = rejected or f"planes with a side under {SMALLEST_PLANE} were not measured"
+    seconds = cost.portable_seconds(problem, machine, way)
+    return GpuCandidate(str(name), seconds, size, error, way, rejected)
+
+
+def _limits(problem: Problem, variant: Variant, error: float) -> str:
+    """Why the accuracy that was asked for, or the guard, forbids a variant."""
+    limit, scheme = classes.bound(problem.accuracy), variant.scheme
+    assert scheme is not None, "classical variants lose nothing"
+    if problem.accuracy == "classical":
+        return "accuracy is to be classical"
+    if error > limit + 1e-9:
+        return f"error growth {error:.1f} over the allowed {limit:g}"
+    if problem.K // scheme.k**variant.levels < SHORTEST_SEGMENT:
+        return f"K {problem.K} is too short to judge the scales of its segments"
+    return ""
+
+
+def _too_much(problem: Problem, machine: GpuMachine, size: int) -> str:
+    cap = memory.workspace_cap(problem, machine.memory)
+    return "" if size <= cap else f"needs {size / 2**20:.1f} MiB, allowed {cap / 2**20:.1f}"
+
+
+def _unreachable(problem: Problem) -> str:
+    """Why TMA cannot read the operands; "" if it can."""
+    strided = [x for x, layout in zip("AB", (problem.layout_a, problem.layout_b), strict=True)
+               if layout == "strided"]  # fmt: skip
+    if strided:
+        return f"{' and '.join(strided)} cannot be read in 16-byte steps"
+    if problem.N % 8:
+        return f"N {problem.N} must be a multiple of 8"
+    return ""

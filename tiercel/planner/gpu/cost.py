@@ -1,0 +1,113 @@
+"""Predicted time of a variant on a GPU: one page of formulas.
+
+    vendor    max(F / (rate · used), bytes / copy) + launch
+    plain     the same at the own kernel's rate, and its epilogue is free
+    fused     R/mkn · F / (rate · used) + left · MK + out · MN + guard + launches
+    portable  sums of A and B / combine + products / (rate · batched · used) + sums of C / finish
+              + guard + launches, but no less than the time of Python for the launches; + lead
+
+F: operations. rate: the vendor's for a square of as many operations, since power sets the clock.
+used: share of the GPU that the tiles keep busy (``tiles.py``), over that of the measured squares.
+A level around others repeats everything, and reads a block of C again each time but the first.
+guard: one pass over an operand, where its statistics do not come along with the sums.
+"""
+
+from __future__ import annotations
+
+from tiercel.planner.gpu.machine import FusedRates, GpuMachine, GpuRates
+from tiercel.planner.gpu.memory import BYTES, FUSED_CLUSTER, FUSED_TILE, plane_sizes
+from tiercel.planner.gpu.tiles import share, used
+from tiercel.planner.gpu.variants import Variant
+from tiercel.planner.problem import Problem
+
+FUSED_LAUNCHES = 6  # flags, the guard's two, its verdict, the product, the classical one's refusal
+FIXED_LAUNCHES = 3  # the guard's records and its repair
+
+
+def vendor_seconds(problem: Problem, machine: GpuMachine) -> float:
+    """The vendor's library, and torch's pass for an epilogue."""
+    return _classical(problem, machine, 1.0) + epilogue_seconds(problem, machine)
+
+
+def plain_seconds(problem: Problem, machine: GpuMachine) -> float:
+    """The own classical kernel, bias and epilogue inside."""
+    return _classical(problem, machine, machine.plain or 1.0)
+
+
+def fused_seconds(problem: Problem, machine: GpuMachine, variant: Variant) -> float:
+    """A scheme of one level inside the own kernel, B packed."""
+    scheme, rates = variant.scheme, machine.fused
+    assert scheme is not None, "fused variants have a scheme"
+    assert isinstance(rates, FusedRates), "the machine has the kernel"
+    M, N, K = problem.M, problem.N, problem.K
+    down, across = FUSED_TILE
+    clusters = machine.multiprocessors // FUSED_CLUSTER
+    busy = share(M // scheme.m, N // scheme.n, 1, clusters, down * FUSED_CLUSTER, across)
+    part = scheme.rank / (scheme.m * scheme.k * scheme.n)
+    multiply = part * problem.flops / (_rate(problem, machine) * rates.multiply * busy)
+    move = (rates.left * M * K + rates.out * M * N) * 1e-12
+    guard = M * K * problem.itemsize / machine.check / 1e9
+    passes = epilogue_seconds(problem, machine)
+    if problem.bias:  # added by a pass of its own
+        passes += 2 * M * N * problem.itemsize / machine.copy / 1e9
+    return multiply + move + guard + passes + FUSED_LAUNCHES * machine.launch * 1e-6
+
+
+def portable_seconds(problem: Problem, machine: GpuMachine, variant: Variant) -> float:
+    """A scheme around the vendor's batched routine."""
+    M, N, K, rates = problem.M, problem.N, problem.K, _rates(problem, machine)
+    outer, inner = variant.outer(), variant.inner(problem.is_complex)
+    steps, count = len(outer.products), len(inner.products)
+    h, w, d = plane_sizes(problem, variant)
+    plane, result = BYTES[problem.dtype]
+    item = problem.itemsize
+
+    of_a = outer.terms("a") / (outer.m * outer.k) * M * K * item + steps * count * h * d * plane
+    of_b = outer.terms("b") / (outer.k * outer.n) * K * N * item + steps * count * d * w * plane
+    visits = outer.terms("c") / (outer.m * outer.n)  # of each block of C
+    of_c = steps * count * h * w * result + (2 * visits - 1) * M * N * item
+    sums = of_a + (0.0 if problem.static_b else of_b)
+    guarded = 0
+    if variant.around or plane == 2:
+        guarded = item * (M * K + (0 if problem.static_b else K * N))
+
+    side = (h * w * d) ** (1 / 3)
+    busy = used(h, w, count, machine.multiprocessors, plane == 2)
+    rate = _rate(problem, machine) * rates.batched * side / (side + rates.half) * busy
+    multiply = steps * count * 2 * h * w * d / rate
+
+    launches = steps * (3 if problem.static_b else 4) + FIXED_LAUNCHES + (2 if guarded else 0)
+    device = (
+        (sums / machine.combine + of_c / machine.finish + guarded / machine.check) * 1e-9
+        + multiply
+        + launches * machine.launch * 1e-6
+    )
+    python = launches * machine.host * 1e-6
+    return max(device, python) + machine.lead * 1e-6 + epilogue_seconds(problem, machine)
+
+
+def epilogue_seconds(problem: Problem, machine: GpuMachine) -> float:
+    """torch's element-wise pass over C; a bias goes along with the vendor's product."""
+    if problem.epilogue is None:
+        return 0.0
+    return 2 * problem.M * problem.N * problem.itemsize / machine.copy / 1e9
+
+
+def _classical(problem: Problem, machine: GpuMachine, ratio: float) -> float:
+    M, N = problem.M, problem.N
+    busy = used(M, N, 1, machine.multiprocessors, problem.itemsize == 2)
+    multiply = problem.flops / (_rate(problem, machine) * ratio * busy)
+    moved = problem.operand_bytes + problem.itemsize * M * N
+    return max(multiply, moved / machine.copy / 1e9) + machine.launch * 1e-6
+
+
+def _rate(problem: Problem, machine: GpuMachine) -> float:
+    """Operations per second of the vendor if all multiprocessors were busy to the end."""
+    side = (problem.M * problem.N * problem.K) ** (1 / 3)
+    square = round(min(max(side, 1024), 16384))
+    whole = used(square, square, 1, machine.multiprocessors, problem.itemsize == 2)
+    return _rates(problem, machine).at(side) * 1e12 / whole
+
+
+def _rates(problem: Problem, machine: GpuMachine) -> GpuRates:
+    return machine.rates[problem.dtype]

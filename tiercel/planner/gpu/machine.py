@@ -1,0 +1,157 @@
+"""What the planner knows of a GPU: a shipped profile, or one measured on first use."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from importlib.resources import files
+from itertools import pairwise
+
+from tiercel.errors import TiercelValueError
+
+
+@dataclass(frozen=True)
+class GpuRates:
+    """Speeds of one dtype on one GPU, in real operations (a complex product has 8MNK).
+
+    ``peak``: GFLOP/s of the data sheet. ``vendor``: (side, TFLOP/s) of the vendor's library on
+    squares, in steady operation, where power sets the clock. ``batched``: rate of its batched
+    routine on large planes over that of one product of as many operations; ``half``: side of a
+    plane at which the batched routine reaches half of that.
+    """
+
+    peak: float
+    vendor: tuple[tuple[int, float], ...]
+    batched: float = 1.0
+    half: float = 0.0
+
+    def at(self, side: float) -> float:
+        """TFLOP/s of a square; between two measured ones along the logarithm of the side.
+
+        >>> GpuRates(0, ((1024, 40.0), (4096, 50.0))).at(2048)
+        45.0
+        """
+        x = min(max(side, self.vendor[0][0]), self.vendor[-1][0])
+        for (low, first), (high, second) in pairwise(self.vendor):
+            if x <= high:
+                return first + (second - first) * math.log(x / low) / math.log(high / low)
+        return self.vendor[-1][1]
+
+
+@dataclass(frozen=True)
+class FusedRates:
+    """The kernel that runs a scheme inside: what it takes beyond its multiplications.
+
+    ``multiply``: its rate over the vendor's. ``left``, ``out``: nanoseconds for each thousand
+    elements of A (combined by idle warps) and of C (partial sums saved, loaded and stored).
+    """
+
+    multiply: float
+    left: float
+    out: float
+
+
+@dataclass(frozen=True)
+class GpuMachine:
+    """A GPU as the planner sees it. ``rates``: by dtype; another dtype is the vendor's.
+
+    ``copy``, ``combine``, ``finish``, ``check``: GB/s (read + written) of copying, of forming
+    operand sums, of forming C from products, and of the guard's pass over an operand. ``launch``:
+    microseconds between two kernels of a stream; ``host``: microseconds of Python for each launch
+    of a generated Triton kernel, which hide behind the device's work where that is longer.
+    ``lead``: microseconds that the device waits for the first of them; ``prepare``: that it waits
+    for an own 16-bit kernel in an isolated call, which the planner wants to win as well.
+    ``plain``: rate of the own classical 16-bit kernel over the vendor's; None: there is none.
+    ``memory``: bytes. ``measured``: on this machine, not shipped.
+    """
+
+    name: str
+    multiprocessors: int
+    capability: tuple[int, int]
+    memory: int
+    copy: float
+    combine: float
+    finish: float
+    check: float
+    launch: float
+    host: float
+    lead: float
+    prepare: float
+    rates: Mapping[str, GpuRates]
+    plain: float | None = None
+    fused: FusedRates | None = None
+    fingerprint: str = ""
+    measured: bool = False
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        major, minor = self.capability
+        lines = [
+            f"{self.name}, {self.multiprocessors} multiprocessors, compute capability "
+            f"{major}.{minor}, copies at {self.copy:.0f} GB/s"
+        ]
+        for dtype, rates in self.rates.items():
+            speeds = ", ".join(f"{rate:.0f} at {side}" for side, rate in rates.vendor)
+            lines.append(f"  {dtype}: vendor {speeds} TFLOP/s")
+        return "\n".join(lines)
+
+    def only(self, dtype: str, compute: str) -> GpuMachine:
+        """The same GPU with the rates of ``dtype`` under the name of its compute dtype."""
+        return replace(self, rates={compute: self.rates[dtype]})
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> GpuMachine:
+        """Inverse of `to_json`. Raises ``ValueError``, ``KeyError`` or ``TypeError``."""
+        data = json.loads(text)
+        data["capability"] = tuple(data["capability"])
+        data["rates"] = {
+            dtype: GpuRates(**{**x, "vendor": tuple(map(tuple, x["vendor"]))})
+            for dtype, x in data["rates"].items()
+        }
+        if data.get("fused") is not None:
+            data["fused"] = FusedRates(**data["fused"])
+        return cls(**data)
+
+
+def known_names() -> tuple[str, ...]:
+    """Names of the GPUs that a profile is shipped for, as their driver gives them."""
+    return tuple(sorted(_shipped()))
+
+
+def shipped(name: str) -> GpuMachine | None:
+    """The profile that comes with the package; None for a GPU that was not measured.
+
+    >>> shipped("NVIDIA H200").multiprocessors
+    132
+    >>> shipped("GeForce 256") is None
+    True
+    """
+    return _shipped().get(name)
+
+
+@lru_cache(maxsize=1)
+def _shipped() -> dict[str, GpuMachine]:
+    folder = files("tiercel.planner.gpu").joinpath("profiles")
+    texts = (file.read_text(encoding="utf-8") for file in folder.iterdir() if _is_profile(file))
+    machines = [GpuMachine.from_json(text) for text in texts]
+    return {machine.name: machine for machine in machines}
+
+
+def _is_profile(file: object) -> bool:
+    return getattr(file, "name", "").endswith(".json")
+
+
+def required(name: str) -> GpuMachine:
+    """A shipped profile. Raises ``TiercelValueError`` with the known names."""
+    found = shipped(name)
+    if found is None:
+        raise TiercelValueError(
+            f"no profile of GPU {name!r} is shipped; known: {', '.join(known_names())}"
+        )
+    return found

@@ -1,0 +1,92 @@
+"""Workspace of a variant, and which levels fit into it: the portable target's rules, as formulas.
+
+All levels that one kernel can hold are computed at once: their planes of A and B, and all their
+products, are in memory together. Each level around them divides that by its number of products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tiercel.lower.accumulator import Cost, Multiply, accumulate
+from tiercel.lower.blocking import ceil_div
+from tiercel.planner.gpu.variants import Variant
+from tiercel.planner.problem import Problem
+from tiercel.schemes import Scheme
+
+#: As in ``targets/gpu/recipe.py``: sides of planes, and what one combination kernel holds.
+ALIGN, MOST_PRODUCTS, MOST_BLOCKS = 8, 72, 36
+
+#: Extra memory by default: at least a GiB, and at most an eighth of the GPU's memory. In between,
+#: what two levels of a 2×2×2 scheme at once take: 3.06 times the operands and the result.
+LEAST_WORKSPACE, SHARE, USUAL = 1 << 30, 8, 3.1
+
+#: Bytes of a plane's and of a product's real element.
+BYTES = {
+    "float16": (2, 4), "bfloat16": (2, 4), "float32": (4, 4), "float64": (8, 8),
+    "complex64": (4, 4), "complex128": (8, 8),
+}  # fmt: skip
+
+
+def workspace_cap(problem: Problem, device_memory: int) -> int:
+    """Bytes of extra memory that a plan may use."""
+    if problem.workspace is not None:
+        return problem.workspace
+    usual = problem.operand_bytes + problem.itemsize * problem.M * problem.N
+    return min(max(LEAST_WORKSPACE, int(USUAL * usual)), device_memory // SHARE)
+
+
+def plane_sizes(problem: Problem, variant: Variant) -> tuple[int, int, int]:
+    """(M, N, K) of one real product of a portable variant."""
+    outer, inner = variant.outer(), variant.inner(problem.is_complex)
+    return (
+        ALIGN * ceil_div(problem.M, outer.m * inner.m * ALIGN),
+        ALIGN * ceil_div(problem.N, outer.n * inner.n * ALIGN),
+        ALIGN * ceil_div(problem.K, outer.k * inner.k * ALIGN),
+    )
+
+
+def splits(problem: Problem, variant: Variant) -> Iterator[Variant]:
+    """The portable variant with as many levels at once as possible, then with fewer."""
+    for around in range(variant.levels):
+        if around and BYTES[problem.dtype][0] == 2:
+            return  # 16-bit results are rounded once
+        inner = replace(variant, around=around).inner(problem.is_complex)
+        blocks = max(inner.m * inner.k, inner.k * inner.n, inner.m * inner.n) * inner.planes
+        if len(inner.products) <= MOST_PRODUCTS and blocks <= MOST_BLOCKS:
+            yield replace(variant, around=around)
+
+
+def portable_bytes(problem: Problem, variant: Variant) -> int:
+    """Bytes beyond operands and result; planes of a static B are counted where it was packed."""
+    operand, result = BYTES[problem.dtype]
+    h, w, d = plane_sizes(problem, variant)
+    count = len(variant.inner(problem.is_complex).products)
+    planes = h * d + (0 if problem.static_b else d * w)
+    return count * (planes * operand + h * w * result)
+
+
+#: Tile of a thread block of the fused kernel, and thread blocks that share B.
+FUSED_TILE, FUSED_CLUSTER = (128, 256), 2
+
+
+def fused_bytes(problem: Problem, scheme: Scheme, multiprocessors: int) -> int:
+    """Bytes for A's float16 planes and for the partial sums that each thread block saves.
+
+    A plain block that meets a sum of B is a plane as well, unless operands are float16 themselves.
+    """
+    program = accumulate(scheme, cost=Cost(registers=1))
+    copied = problem.dtype != "float16"
+    written = {
+        step.a
+        for step in program.steps
+        if isinstance(step, Multiply)
+        and not (program.a_planes[step.a].plain and (not copied or program.b_planes[step.b].plain))
+    }
+    planes = len(written) * (problem.M // scheme.m) * (problem.K // scheme.k)
+    down, across = FUSED_TILE
+    tiles = ceil_div(problem.M // scheme.m, FUSED_CLUSTER * down)
+    tiles *= ceil_div(problem.N // scheme.n, across)
+    blocks = min(multiprocessors // FUSED_CLUSTER, tiles) * FUSED_CLUSTER
+    return 2 * (planes + blocks * program.scratch_slots * down * across)

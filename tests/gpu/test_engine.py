@@ -4,17 +4,15 @@ import time
 from functools import partial
 
 import pytest
+import torch
+from torch.nn import functional as F
 
-torch = pytest.importorskip("torch")
-
-from torch.nn import functional as F  # noqa: E402
-
-import tiercel  # noqa: E402
-from tests.gpu.portable import error, laid_out, normal  # noqa: E402
-from tiercel import epilogues  # noqa: E402
-from tiercel.frontends.torch import cuda, cuda_run  # noqa: E402
-from tiercel.frontends.torch.engine import Request  # noqa: E402
-from tiercel.options import DEFAULT  # noqa: E402
+import tiercel
+from tests.gpu.portable import error, laid_out, normal
+from tiercel import epilogues
+from tiercel.frontends.torch import cuda, cuda_run
+from tiercel.frontends.torch.engine import Request
+from tiercel.options import DEFAULT
 
 pytestmark = pytest.mark.gpu
 

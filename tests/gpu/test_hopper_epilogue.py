@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from tiercel.lower.epilogue import library  # noqa: E402
-from tiercel.targets.hopper import heuristic  # noqa: E402
-from tiercel.targets.hopper.product_epilogue import gemm_epilogue  # noqa: E402
+from tiercel.lower.epilogue import library
+from tiercel.targets.hopper import heuristic
+from tiercel.targets.hopper.product_epilogue import gemm_epilogue
 
 pytestmark = pytest.mark.gpu
 

@@ -1,14 +1,13 @@
 """Schemes fused into the Hopper kernel, judged by exact integers and by the vendor's error."""
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from tiercel import schemes  # noqa: E402
-from tiercel.errors import TiercelValueError  # noqa: E402
-from tiercel.lower.accumulator import Cost, accumulate  # noqa: E402
-from tiercel.targets.hopper.fused_product import prepare  # noqa: E402
-from tiercel.targets.hopper.packed import pack  # noqa: E402
+from tiercel import schemes
+from tiercel.errors import TiercelValueError
+from tiercel.lower.accumulator import Cost, accumulate
+from tiercel.targets.hopper.fused_product import prepare
+from tiercel.targets.hopper.packed import pack
 
 pytestmark = pytest.mark.gpu
 

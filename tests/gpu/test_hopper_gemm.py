@@ -3,11 +3,10 @@
 import random
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from tiercel.errors import TiercelError, TiercelTypeError, TiercelValueError  # noqa: E402
-from tiercel.targets.hopper import Tile, available, gemm, heuristic  # noqa: E402
+from tiercel.errors import TiercelError, TiercelTypeError, TiercelValueError
+from tiercel.targets.hopper import Tile, available, gemm, heuristic
 
 pytestmark = pytest.mark.gpu
 

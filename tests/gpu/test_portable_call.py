@@ -1,13 +1,11 @@
 """Around the product: accuracy, memory, determinism, streams, graphs."""
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("triton")
-
-from tests.gpu.portable import error, integers, normal, wide  # noqa: E402
-from tiercel.schemes import get, rms_growth  # noqa: E402
-from tiercel.targets.gpu import pack, product, recipe_for, workspace_bytes  # noqa: E402
+from tests.gpu.portable import error, integers, normal, wide
+from tiercel.schemes import get, rms_growth
+from tiercel.targets.gpu import pack, product, recipe_for, workspace_bytes
 
 pytestmark = pytest.mark.gpu
 

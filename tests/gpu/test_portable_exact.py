@@ -1,13 +1,11 @@
 """Exact results on small whole numbers, whatever the dtype, layout, size and scheme."""
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("triton")
-
-from tests.gpu.portable import DTYPES, integers, laid_out, wide  # noqa: E402
-from tiercel.schemes import get, names  # noqa: E402
-from tiercel.targets.gpu import pack, product  # noqa: E402
+from tests.gpu.portable import DTYPES, integers, laid_out, wide
+from tiercel.schemes import get, names
+from tiercel.targets.gpu import pack, product
 
 pytestmark = pytest.mark.gpu
 

@@ -1,13 +1,11 @@
 """Data that a scheme must not touch: NaN, Inf, badly scaled rows and columns, huge values."""
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("triton")
-
-from tests.gpu.portable import COMPLEX, REAL, normal, wide  # noqa: E402
-from tiercel.schemes import get  # noqa: E402
-from tiercel.targets.gpu import product  # noqa: E402
+from tests.gpu.portable import COMPLEX, REAL, normal, wide
+from tiercel.schemes import get
+from tiercel.targets.gpu import product
 
 pytestmark = pytest.mark.gpu
 

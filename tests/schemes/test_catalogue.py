@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tiercel.errors import TiercelValueError
-from tiercel.schemes import find, get, names, phi, stability_factor
+from tiercel.schemes import find, get, load, names, phi, stability_factor
 
 ROOT = Path(__file__).parents[2]
 
@@ -80,3 +80,20 @@ def test_import_builds_nothing():
         "assert not [m for m in sys.modules if m.startswith('tiercel.schemes.known')]"
     )
     subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)
+
+
+def test_found_schemes_fit_two_megabytes_and_tell_their_origin():
+    files = list((ROOT / "tiercel/schemes/found").glob("*.json"))
+    assert 0 < sum(path.stat().st_size for path in files) < 2e6
+    for path in files:
+        scheme = load(path)
+        family, sizes, rank = path.stem.rsplit("-", 2)
+        assert family in ("lean", "accurate")
+        assert (sizes, int(rank)) == ("x".join(map(str, scheme.grid)), scheme.rank)
+        assert "seed" in scheme.provenance
+
+
+def test_found_schemes_come_in_every_order_but_are_listed_once():
+    assert get("lean-4x2x3").grid == (4, 2, 3)
+    assert "lean-2x3x4" in names()
+    assert "lean-4x2x3" not in names()

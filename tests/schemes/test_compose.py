@@ -1,4 +1,4 @@
-"""Tensor products multiply grids and ranks; sums along a dimension add them."""
+"""Tensor products multiply grids and ranks; sums along a dimension add them; projections cut."""
 
 import numpy as np
 import pytest
@@ -6,10 +6,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tiercel.errors import TiercelValueError
-from tiercel.schemes import classical, concatenate, get, names, phi, stability_factor, tensor
+from tiercel.schemes import (
+    classical,
+    concatenate,
+    extend,
+    get,
+    phi,
+    project,
+    stability_factor,
+    tensor,
+)
 
-small_scheme = st.sampled_from([get(x) for x in names() if get(x).rank <= 11])
+small_scheme = st.sampled_from(("strassen", "winograd", "accurate", "strassen-3x2x2")).map(get)
+scheme_to_cut = st.sampled_from(("accurate", "laderman", "hopcroft-kerr-4x3x2", "strassen2"))
 size = st.integers(1, 3)
+axis_name = st.sampled_from("mkn")
 
 
 @given(size, size, size)
@@ -61,11 +72,34 @@ def test_classical_parts_make_the_classical_sum(axis, m, k, n):
     assert whole.rank == 2 * m * k * n
 
 
+@settings(deadline=None, max_examples=25)
+@given(scheme_to_cut.map(get), axis_name, st.data())
+def test_projection_is_exact_and_no_larger(scheme, axis, data):
+    cut = getattr(scheme, axis)
+    smaller = project(scheme, axis, data.draw(st.integers(0, cut - 1)))  # verified when built
+    wanted = {letter: getattr(scheme, letter) for letter in "mkn"} | {axis: cut - 1}
+    assert smaller.grid == tuple(wanted.values())
+    assert smaller.rank <= scheme.rank
+
+
+@settings(deadline=None, max_examples=25)
+@given(small_scheme, axis_name, size)
+def test_projection_undoes_extension(scheme, axis, more):
+    larger = extend(scheme, axis, getattr(scheme, axis) + more)
+    for _ in range(more):
+        larger = project(larger, axis, getattr(larger, axis) - 1)
+    assert larger == scheme
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: concatenate(classical(1, 1, 1), axis="r"), "axis must be"),
         (lambda: concatenate(axis="m"), "at least one"),
+        (lambda: extend(classical(1, 2, 1), "k", 2), "larger"),
+        (lambda: project(classical(1, 2, 1), "m", 0), "at least two"),
+        (lambda: project(classical(1, 2, 1), "k", 2), "from 0 to 1"),
+        (lambda: project(classical(1, 2, 1), "r", 0), "axis must be"),
         (lambda: concatenate(classical(1, 2, 1), classical(1, 1, 1), axis="m"), r"k: .*\[2, 1\]"),
     ],
 )

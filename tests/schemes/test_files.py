@@ -15,7 +15,7 @@ from tiercel.schemes.notation import format_equations
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.sampled_from([get(x) for x in names()]))
+@given(st.sampled_from(names()).map(get))
 def test_json_round_trip(scheme):
     again = loads(dumps(scheme))
     assert again == scheme

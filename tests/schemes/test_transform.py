@@ -10,6 +10,7 @@ from tiercel.errors import TiercelValueError
 from tiercel.schemes import (
     canonical,
     change_basis,
+    equivalent,
     get,
     names,
     normalise,
@@ -34,6 +35,18 @@ def test_rotations_and_transposition_form_the_group_of_six(scheme):
     assert transpose(transpose(scheme)) == scheme
     assert transpose(rotate(transpose(rotate(scheme)))) == scheme
     assert phi(rotate(scheme)) == phi(transpose(scheme)) == phi(scheme)
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.sampled_from(("strassen", "accurate", "laderman")).map(get), st.randoms())
+def test_equivalent_sees_through_symmetry_scale_and_order(scheme, random):
+    order = list(range(scheme.rank))
+    random.shuffle(order)
+    other = permute_products(rotate(transpose(scheme)), order)
+    other = scale_products(other, [-2] * scheme.rank, [1] * scheme.rank)
+    assert equivalent(scheme, other)
+    assert not equivalent(scheme, get("winograd"))
+    assert not equivalent(scheme, get("sparse-3x3x3"))
 
 
 @pytest.mark.parametrize("transform", [rotate, transpose, normalise, canonical])

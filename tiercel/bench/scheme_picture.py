@@ -26,7 +26,7 @@ def write_scheme_picture(schemes: Sequence[Scheme], path: Path) -> None:
 def draw(schemes: Sequence[Scheme]) -> Any:
     """The matplotlib figure: a dot per scheme, a ring per mark, the most accurate ones named."""
     figure_class = require("matplotlib.figure", "a picture").Figure
-    figure = figure_class(figsize=(8.6, 5.6), layout="constrained")
+    figure = figure_class(figsize=(10.4, 5.8), layout="constrained")
     axes = figure.subplots()
     drawn = [x for x in schemes if max(x.grid) <= 5]
     points = [(_saved(x.grid, x.rank), rms_growth(x)) for x in drawn]
@@ -36,9 +36,8 @@ def draw(schemes: Sequence[Scheme]) -> Any:
         (points, "tiercel's catalogue", {"color": OURS, "ms": 5}),
     ):
         axes.plot(*zip(*dots, strict=True), "o", label=label, **style)
-    for grid, point in _lowest(drawn, points).items():
-        label = "{}×{}×{}".format(*grid)
-        axes.annotate(label, point, xytext=(4, -10), textcoords="offset points", fontsize=7.5)
+    for point, label in _labels(drawn, points).items():
+        axes.annotate(label, point, xytext=(5, -9), textcoords="offset points", fontsize=7)
     axes.set_yscale("log")
     axes.set_yticks([1.5, 2, 3, 4, 6, 8], ["1.5", "2", "3", "4", "6", "8"])
     axes.minorticks_off()
@@ -55,13 +54,17 @@ def _saved(grid: tuple[int, int, int], rank: int) -> float:
     return 100 * (1 - rank / prod(grid))
 
 
-def _lowest(
+def _labels(
     schemes: Sequence[Scheme], points: Sequence[tuple[float, float]]
-) -> dict[tuple[int, ...], tuple[float, float]]:
-    """The most accurate point of each grid, orders taken together."""
+) -> dict[tuple[float, float], str]:
+    """The grids at the most accurate point of each, orders taken together."""
     best: dict[tuple[int, ...], tuple[float, float]] = {}
     for scheme, point in zip(schemes, points, strict=True):
         grid = tuple(sorted(scheme.grid))
         if grid not in best or point[1] < best[grid][1]:
             best[grid] = point
-    return best
+    labels: dict[tuple[float, float], str] = {}
+    for grid, point in best.items():
+        text = "×".join(map(str, grid))
+        labels[point] = f"{labels[point]}, {text}" if point in labels else text
+    return labels

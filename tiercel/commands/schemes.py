@@ -121,10 +121,21 @@ def _row(scheme: Scheme) -> dict[str, Any]:
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(box=None, padding=(0, 1))
-    for name in rows[0]:
-        words = name.replace("_", " ")
-        table.add_column(words, justify="left" if name == "name" else "right")
+    """As wide as fits 80 columns: sizes in one column, figures rounded."""
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    for heading in ("name", "size", "R", "mark", "saved", "Φ", "E", "adds", "shared", "non-zeros"):
+        table.add_column(heading, justify="left" if heading == "name" else "right", no_wrap=True)
     for row in rows:
-        table.add_row(*("–" if x is None else str(x) for x in row.values()))
+        table.add_row(
+            row["name"],
+            "{m}×{k}×{n}".format(**row),
+            str(row["rank"]),
+            "–" if row["mark"] is None else str(row["mark"]),
+            f"{100 * (1 - 1 / row['saving']):.1f}%",
+            f"{row['phi']:.1f}",
+            f"{row['E']:.1f}",
+            str(row["additions"]),
+            str(row["shared_additions"]),
+            str(row["nonzeros"]),
+        )
     return table

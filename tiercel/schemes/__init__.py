@@ -16,13 +16,16 @@ from tiercel.schemes.accuracy import (
     stability_factor,
     worst_case_growth,
 )
+from tiercel.schemes.additions import SharedSums, reduced_additions, share_sums
 from tiercel.schemes.catalogue import find, get, names
-from tiercel.schemes.compose import classical, concatenate, tensor
+from tiercel.schemes.compose import classical, concatenate, extend, project, tensor
+from tiercel.schemes.marks import Mark, mark
 from tiercel.schemes.rational import RationalMatrix, rational
 from tiercel.schemes.scheme import Scheme
 from tiercel.schemes.transform import (
     canonical,
     change_basis,
+    equivalent,
     normalise,
     orient,
     permute_products,
@@ -35,28 +38,36 @@ if TYPE_CHECKING:
     from tiercel.schemes.files import dumps, load, loads
 
 __all__ = [
+    "Mark",
     "RationalMatrix",
     "Scheme",
+    "SharedSums",
     "canonical",
     "change_basis",
     "classical",
     "concatenate",
     "dumps",
+    "equivalent",
     "error_bound",
+    "extend",
     "find",
     "get",
     "load",
     "loads",
+    "mark",
     "names",
     "normalise",
     "orient",
     "permute_products",
     "phi",
     "prefactor",
+    "project",
     "rational",
+    "reduced_additions",
     "rms_growth",
     "rotate",
     "scale_products",
+    "share_sums",
     "stability_factor",
     "tensor",
     "transpose",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -15,6 +16,9 @@ from tiercel.schemes.transform import orient
 
 Grid = tuple[int, int, int]
 
+#: Schemes that `tiercel search` found: files ``<family>-<m>x<k>x<n>-<rank>.json``, m ≤ k ≤ n.
+FOUND = os.path.join(os.path.dirname(__file__), "found")
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -23,6 +27,7 @@ class Entry:
     grid: Grid
     rank: int
     build: Callable[[], Scheme]
+    listed: bool = True
 
 
 def get(name: str) -> Scheme:
@@ -43,21 +48,22 @@ def get(name: str) -> Scheme:
 
 
 def names() -> tuple[str, ...]:
-    """Every name that `get` knows, by grid size and then rank.
+    """The names that `get` knows, by grid size and then rank.
 
-    A scheme whose name ends in a grid that is not a cube exists in all orders of that grid.
+    A scheme whose name ends in a grid that is not a cube exists in all orders of that grid. Of
+    schemes that the search found only the order m ≤ k ≤ n is listed; `find` and `get` have all.
 
     >>> [name for name in names() if name.startswith("hopcroft-kerr-") and name.endswith("3x2")]
     ['hopcroft-kerr-3x3x2', 'hopcroft-kerr-4x3x2']
     """
-    return tuple(_entries())
+    return tuple(name for name, entry in _entries().items() if entry.listed)
 
 
 def find(m: int, k: int, n: int) -> tuple[Scheme, ...]:
     """All catalogue schemes of the grid ⟨m,k,n⟩, fewest products first.
 
-    >>> find(3, 2, 2)
-    (Scheme(<3,2,2;11> strassen-3x2x2),)
+    >>> find(3, 2, 2)[0]
+    Scheme(<3,2,2;11> strassen-3x2x2)
     """
     return tuple(_build(name) for name, entry in _entries().items() if entry.grid == (m, k, n))
 
@@ -80,6 +86,7 @@ def _entries() -> dict[str, Entry]:
         **_orders("strassen", (2, 2, 3), 11, _strassen_2x2x3),
         **_orders("hopcroft-kerr", (2, 3, 3), 15, _known("hopcroft_kerr", "hopcroft_kerr_2x3x3")),
         **_orders("hopcroft-kerr", (2, 3, 4), 20, _known("hopcroft_kerr", "hopcroft_kerr_2x3x4")),
+        **_found(),
     }
     by_size = sorted(
         entries.items(), key=lambda item: (sorted(item[1].grid), item[1].grid, item[1].rank)
@@ -95,6 +102,30 @@ def _build(name: str) -> Scheme:
 def _known(module: str, function: str = "") -> Callable[[], Scheme]:
     def build() -> Scheme:
         return getattr(import_module(f"tiercel.schemes.known.{module}"), function or module)()
+
+    return build
+
+
+def _found() -> dict[str, Entry]:
+    """The files of `FOUND` in all orders of their grids, known by their names alone."""
+    entries = {}
+    for file in sorted(os.listdir(FOUND)):
+        stem, extension = os.path.splitext(file)
+        if extension == ".json":
+            family, sizes, rank = stem.rsplit("-", 2)
+            m, k, n = map(int, sizes.split("x"))
+            orders = _orders(family, (m, k, n), int(rank), _file(os.path.join(FOUND, file)))
+            for name, entry in orders.items():
+                entries[name] = replace(entry, listed=entry.grid == (m, k, n))
+    return entries
+
+
+def _file(path: str) -> Callable[[], Scheme]:
+    @cache
+    def build() -> Scheme:
+        from tiercel.schemes.files import load  # json and pathlib, which importing need not pay for
+
+        return load(path)
 
     return build
 

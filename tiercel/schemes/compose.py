@@ -1,4 +1,4 @@
-"""Larger schemes from smaller ones: the tensor product and the sums along m, k and n."""
+"""Schemes from schemes of other sizes: tensor products, sums along m, k and n, projections."""
 
 from __future__ import annotations
 
@@ -87,6 +87,71 @@ def concatenate(*schemes: Scheme, axis: str) -> Scheme:
     )
 
 
+def extend(scheme: Scheme, axis: str, size: int) -> Scheme:
+    """The scheme with the dimension `axis` enlarged to `size` by a classical part.
+
+    Raises:
+        TiercelValueError: another axis, or a size that is not larger.
+
+    >>> from tiercel.schemes import get
+    >>> extend(get("strassen"), "n", 3)
+    Scheme(<2,2,3;11> strassen+classical)
+    """
+    grid = _sizes(scheme, axis)
+    if size <= grid[axis]:
+        raise TiercelValueError(
+            f"extend makes {axis} larger: {scheme} has {axis} = {grid[axis]}, got {size}"
+        )
+    grid[axis] = size - grid[axis]
+    return concatenate(scheme, classical(grid["m"], grid["k"], grid["n"]), axis=axis)
+
+
+def project(scheme: Scheme, axis: str, index: int) -> Scheme:
+    """The scheme of one size less along `axis`, as if A, B and C had zeros at `index` there.
+
+    Products of which a factor vanishes are left out; the others keep their order.
+
+    Raises:
+        TiercelValueError: another axis, an index outside it, or a dimension of size one.
+
+    >>> from tiercel.schemes import get
+    >>> project(get("laderman"), "n", 0).rank  # at best 15
+    18
+    """
+    grid = _sizes(scheme, axis)
+    if not 0 <= index < grid[axis] or grid[axis] == 1:
+        raise TiercelValueError(
+            f"project needs an index from 0 to {grid[axis] - 1} along {axis} and a dimension of at "
+            f"least two: got index {index} for {scheme}"
+        )
+    factors = []
+    for letter, axes in zip("UVW", ("mk", "kn", "mn"), strict=True):
+        matrix = getattr(scheme, letter)
+        blocks = matrix.numerators.reshape(-1, *(grid[x] for x in axes))
+        if axis in axes:
+            blocks = np.delete(blocks, index, axis=1 + axes.index(axis))
+        factors.append((blocks.reshape(scheme.rank, -1), matrix.denominator))
+    kept = np.all([numerators.any(axis=1) for numerators, _ in factors], axis=0)
+    grid[axis] -= 1
+    U, V, W = (from_numerators(x[kept], denominator) for x, denominator in factors)
+    return Scheme(
+        grid["m"],
+        grid["k"],
+        grid["n"],
+        U,
+        V,
+        W,
+        name=f"{scheme.name}-{axis}{index}" if scheme.name else "",
+        provenance=f"{scheme} without {axis} = {index}",
+    )
+
+
+def _sizes(scheme: Scheme, axis: str) -> dict[str, int]:
+    if axis not in ("m", "k", "n"):
+        raise TiercelValueError(f'axis must be "m", "k" or "n": got {axis!r}')
+    return {letter: getattr(scheme, letter) for letter in "mkn"}
+
+
 def _stack(
     schemes: tuple[Scheme, ...], letter: str, axes: str, size: dict[str, int], cut: str
 ) -> RationalMatrix:
@@ -131,10 +196,9 @@ def _join(sign: str, *schemes: Scheme) -> str:
 
 
 def _check_parts(schemes: tuple[Scheme, ...], axis: str) -> None:
-    if axis not in ("m", "k", "n"):
-        raise TiercelValueError(f'axis must be "m", "k" or "n": got {axis!r}')
     if not schemes:
         raise TiercelValueError("concatenate needs at least one scheme: got none")
+    _sizes(schemes[0], axis)
     for letter in "mkn":
         sizes = [getattr(part, letter) for part in schemes]
         if letter != axis and len(set(sizes)) > 1:

@@ -139,6 +139,26 @@ def canonical(scheme: Scheme) -> Scheme:
     return permute_products(scheme, order)
 
 
+def equivalent(first: Scheme, second: Scheme) -> bool:
+    """Whether two schemes differ only in order, signs and scales of products and in symmetries.
+
+    The symmetries are those of `rotate` and `transpose`; changes of basis are not tried.
+
+    >>> from tiercel.schemes import get
+    >>> equivalent(get("strassen"), rotate(get("strassen")))
+    True
+    >>> equivalent(get("strassen"), get("winograd"))
+    False
+    """
+    wanted = canonical(second)
+    for candidate in (first, transpose(first)):
+        for _ in range(3):
+            if candidate.grid == second.grid and canonical(candidate) == wanted:
+                return True
+            candidate = rotate(candidate)
+    return False
+
+
 def change_basis(scheme: Scheme, P: Any, Q: Any, R: Any) -> Scheme:
     """The scheme that multiplies (P·A·Q⁻¹) by (Q·B·R⁻¹) with `scheme` and undoes P and R in C.
 

@@ -75,7 +75,7 @@ def _best(
 ) -> GpuCandidate:
     def alone(candidate: GpuCandidate) -> float:
         """Seconds of an isolated call."""
-        waits = candidate.recipe.kind in ("plain", "fused")
+        waits = candidate.variant.kind in ("plain", "fused")
         return candidate.seconds + (machine.prepare * 1e-6 if waits else 0.0)
 
     best = min((c for c in own if not c.rejected), key=alone, default=vendor)

@@ -1,0 +1,29 @@
+"""Shared sums compute the same forms with no more additions."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from tiercel.schemes import get, rational
+from tiercel.schemes.additions import reduced_additions, share_sums
+
+FORMS = st.tuples(st.integers(1, 8), st.integers(1, 8)).flatmap(
+    lambda shape: arrays(np.int64, shape, elements=st.integers(-2, 2))
+)
+
+
+@given(forms=FORMS.filter(lambda x: bool(x.any(axis=1).all())), seed=st.integers(0, 5))
+def test_shared_sums_are_the_forms(forms, seed):
+    shared = share_sums(rational(forms), seed)
+    x = np.random.default_rng(seed).integers(-99, 100, forms.shape[1]).tolist()
+    assert shared(x) == [sum(int(a) * b for a, b in zip(row, x, strict=True)) for row in forms]
+    assert shared.additions <= np.count_nonzero(forms) - len(forms)
+
+
+@pytest.mark.parametrize(
+    ("name", "most"), [("strassen", 18), ("winograd", 15), ("laderman", 68), ("sparse-3x3x3", 66)]
+)
+def test_known_counts(name, most):
+    assert reduced_additions(get(name)) <= most

@@ -1,0 +1,108 @@
+"""What a search is asked for, and what it reports on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tiercel.errors import TiercelValueError
+from tiercel.schemes.marks import mark
+from tiercel.schemes.scheme import Scheme
+from tiercel.schemes.search.node import Grid, Ring, check_width
+from tiercel.schemes.search.objectives import Objective, objective
+from tiercel.schemes.search.symmetry import Partition
+
+#: Starting schemes that a provenance names one by one.
+FEW = 4
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to search for.
+
+    Args:
+        grid: (m, k, n).
+        objective: ``"rank"`` stops at the first scheme of the target rank; see `objectives` for the
+            figures that the second stage minimises.
+        target: rank to reach; by default the published mark, or the least possible without one.
+        rings: where to walk, in turn: ``"ternary"``, or ``"mod2"`` with a lift afterwards. Neither
+            is best everywhere: ⟨2,3,5;25⟩ takes seconds modulo 2 and minutes in the ternary ring,
+            but most of what is found modulo 2 for the larger grids has no lift.
+        partition: of the diagonal, for a search among schemes with cyclic symmetry; modulo 2 only.
+        seed: with `processes` it determines every round.
+        processes: tasks at a time.
+        known: schemes to start from.
+        catalogue: start from the catalogue's schemes too.
+
+    Raises:
+        TiercelValueError: an unknown objective, symmetry without a cube, or too large a grid.
+    """
+
+    grid: Grid
+    objective: str = "rank"
+    target: int | None = None
+    rings: tuple[Ring, ...] = ("mod2", "ternary")
+    partition: Partition | None = None
+    seed: int = 0
+    processes: int = 1
+    known: tuple[Scheme, ...] = ()
+    catalogue: bool = True
+
+    def __post_init__(self) -> None:
+        if self.objective != "rank":
+            objective(self.objective)
+        for ring in self.rings:
+            check_width(self.grid, ring)
+        if self.partition is not None and (len(set(self.grid)) > 1 or self.rings != ("mod2",)):
+            raise TiercelValueError(
+                "cyclic symmetry needs a cube and the ring mod2 alone: got grid "
+                f"{self.grid} and rings {self.rings}"
+            )
+
+    @property
+    def aim(self) -> Objective | None:
+        """The second stage's objective; None where the rank is all that counts."""
+        return None if self.objective == "rank" else objective(self.objective)
+
+    @property
+    def wanted(self) -> int:
+        """The rank to reach."""
+        known_mark = mark(self.grid)
+        return self.target or (known_mark.rank if known_mark else 1)
+
+    def rank_of(self, rows: int) -> int:
+        """Products of a node with so many rows."""
+        return rows if self.partition is None else 3 * rows + len(self.partition)
+
+    def rows_of(self, rank: int) -> int:
+        """Rows of a node with at most so many products."""
+        return rank if self.partition is None else max(1, (rank - len(self.partition)) // 3)
+
+    @property
+    def command(self) -> str:
+        """The command that asks for the same, for a scheme's provenance."""
+        m, k, n = self.grid
+        words = [f"tiercel search {m} {k} {n} --objective {self.objective} --rank {self.wanted}"]
+        words.append(f"--seed {self.seed} --processes {self.processes}")
+        if self.partition is not None:
+            words.append(f"--symmetry {','.join(''.join(map(str, x)) for x in self.partition)}")
+        elif len(self.rings) == 1:
+            words.append(f"--ring {self.rings[0]}")
+        if not self.catalogue:
+            words.append("--from-classical")
+        if len(self.known) > FEW:
+            words.append(f"--start ({len(self.known)} schemes)")
+        else:
+            words += [f"--start {scheme}" for scheme in self.known]
+        return " ".join(words)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a search stands after a round: times in seconds, ranks in products."""
+
+    seconds: float
+    flips: int
+    least: int
+    pooled: int
+    best: Scheme | None
+    figure: float | None

@@ -1,0 +1,200 @@
+"""A search between its rounds: pools, the best schemes, and both on disk."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from tiercel.errors import TiercelValueError
+from tiercel.schemes.catalogue import find
+from tiercel.schemes.files import dumps
+from tiercel.schemes.files import load as load_scheme
+from tiercel.schemes.scheme import Scheme
+from tiercel.schemes.search import pool as pools
+from tiercel.schemes.search.descend import choose
+from tiercel.schemes.search.node import Node, Ring
+from tiercel.schemes.search.polish import Polish, Polished
+from tiercel.schemes.search.pool import Pool
+from tiercel.schemes.search.settings import Progress, Settings
+from tiercel.schemes.search.starts import Start, begin, starts
+from tiercel.schemes.search.symmetry import orbits
+from tiercel.schemes.search.tasks import Descent, Result, Task
+from tiercel.schemes.transform import orient
+
+#: Schemes of the least rank that the second stage chooses from.
+ELITE = 60
+
+#: Share of the second stage's tasks that go on looking for a smaller rank.
+STILL_DESCENDING = 0.1
+
+Value = tuple[float, ...]
+
+
+class State:
+    """What a search knows; `tasks` and `merge` make a round of it."""
+
+    def __init__(self, settings: Settings, folder: Path | None):
+        self.settings, self.folder = settings, folder
+        self.pools: dict[Ring, Pool] = {x: Pool(settings.grid, x) for x in settings.rings}
+        self.elite: list[tuple[Value, Scheme]] = []  # the best first, the others in no order
+        self.rounds, self.flips, self.seconds = 0, 0, 0.0
+        self.starts: dict[Ring, list[Start]] = {}
+        if settings.partition is None:
+            self.starts = {
+                ring: starts(settings.grid, ring, settings.known, catalogue=settings.catalogue)
+                for ring in settings.rings
+            }
+        if folder is not None:
+            self._load(folder)
+        for scheme in self._known():
+            self._keep(scheme, np.random.default_rng(0))
+
+    @property
+    def best(self) -> Scheme | None:
+        return self.elite[0][1] if self.elite else None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the wanted rank is there and nothing else was asked for."""
+        best = self.best
+        return self.settings.aim is None and best is not None and best.rank <= self.settings.wanted
+
+    def tasks(self, late: bool) -> list[Task]:
+        """The next round, one task per process; the same for the same seed and history.
+
+        Args:
+            late: half the time is over, so that the least rank so far will have to do.
+        """
+        count = self.settings.processes
+        made = [self._task(np.random.default_rng([self.settings.seed, self.rounds, i]), late)
+                for i in range(count)]  # fmt: skip
+        self.rounds += 1
+        return made
+
+    def merge(self, result: Result) -> None:
+        """Take in what a task returned."""
+        rng = np.random.default_rng([self.settings.seed, self.rounds, self.flips])
+        if isinstance(result, Polished):
+            self._keep(result.wandered, rng)
+            self._keep(result.scheme, rng)
+            return
+        self.flips += result.flips
+        for node in result.nodes:
+            self.pools[node.ring].add(node, rng)
+        for scheme in result.schemes:
+            self._keep(scheme, rng)
+
+    def progress(self, seconds: float) -> Progress:
+        ranks = [pool.least for pool in self.pools.values() if pool.least is not None]
+        return Progress(
+            seconds=self.seconds + seconds,
+            flips=self.flips,
+            least=self.settings.rank_of(min(ranks)) if ranks else 0,
+            pooled=sum(map(len, self.pools.values())),
+            best=self.best,
+            figure=self.elite[0][0][1] if self.elite else None,
+        )
+
+    def save(self, seconds: float) -> None:
+        """Put the provenance into the best scheme, and everything into the folder if any."""
+        self.seconds += seconds
+        if self.elite:
+            value, scheme = self.elite[0]
+            took = f"{self.rounds} rounds, {self.flips / 1e6:.0f} M flips, {self.seconds:.0f} s"
+            told = f"{self.settings.command}: {took}{self._origin(scheme.rank)}"
+            self.elite[0] = value, replace(scheme, provenance=told)
+        if self.folder is None:
+            return
+        for ring, pool in self.pools.items():
+            pools.save(pool, self.folder / f"{ring}.npz")
+        for path in self.folder.glob("scheme-*.json"):
+            path.unlink()
+        for index, (_, scheme) in enumerate(self.elite):
+            path = self.folder / f"scheme-{index:03d}.json"
+            path.write_text(dumps(scheme), encoding="utf-8")
+        state = {"rounds": self.rounds, "flips": self.flips, "seconds": self.seconds}
+        (self.folder / "state.json").write_text(json.dumps(state), encoding="utf-8")
+
+    def _origin(self, rank: int) -> str:
+        """Where the rank comes from if the second stage began with it."""
+        for scheme in self._known():
+            if scheme.rank == rank:
+                return f"; rank from {scheme.provenance.split('; rank from ')[-1]}"
+        return ""
+
+    def _known(self) -> list[Scheme]:
+        """Known schemes of the grid, with any coefficients: the second stage begins with them."""
+        settings = self.settings
+        if settings.aim is None:
+            return []
+        own = [x for x in settings.known if sorted(x.grid) == sorted(settings.grid)]
+        own += find(*settings.grid) if settings.catalogue else ()
+        return [orient(scheme, *settings.grid) for scheme in own]
+
+    def _task(self, rng: np.random.Generator, late: bool) -> Task:
+        settings, best = self.settings, self.best
+        reached = best is not None and (late or best.rank <= settings.wanted)
+        if settings.aim is not None and reached and rng.random() > STILL_DESCENDING:
+            # Often from the best, so that a good scheme is refined, not only looked for.
+            index = 0 if rng.random() < 0.3 else int(rng.integers(len(self.elite)))
+            wander, seed = bool(rng.random() < 0.8), int(rng.integers(1, 2**63))
+            return Polish(self.elite[index][1], settings.objective, wander, seed)
+        ring = settings.rings[rng.integers(len(settings.rings))]
+        pool, rows = self.pools[ring], settings.rows_of(settings.wanted)
+        symmetric = settings.partition is not None
+        walk = choose(pool, lambda rng: self._fresh(ring, rng), symmetric, rows, rng)
+        lift_from = max(rows, pool.least or 0) if late else rows
+        return Descent(walk, settings.partition, lift_from)
+
+    def _fresh(self, ring: Ring, rng: np.random.Generator) -> Node:
+        """Where a walk begins that does not go on from the pool."""
+        settings = self.settings
+        if settings.partition is not None:
+            return orbits(settings.grid[0], settings.partition)
+        # Those of least rank half of the time, of the next a quarter, ...
+        ranks = sorted({start.rank for start in self.starts[ring]})
+        rank = ranks[min(int(rng.geometric(0.5)) - 1, len(ranks) - 1)]
+        equals = [start for start in self.starts[ring] if start.rank == rank]
+        return begin(equals[rng.integers(len(equals))], settings.grid, ring, rng)
+
+    def _value(self, scheme: Scheme) -> Value:
+        aim = self.settings.aim
+        return (scheme.rank, *(aim.value(scheme) if aim else (sum(scheme.nonzeros),)))
+
+    def _keep(self, scheme: Scheme, rng: np.random.Generator) -> None:
+        """Make room among the elite; the best always stays in front."""
+        if self.elite and scheme.rank > self.elite[0][1].rank:
+            return
+        if self.elite and scheme.rank < self.elite[0][1].rank:
+            self.elite = []
+        if any(scheme == other for _, other in self.elite):
+            return
+        entry = self._value(scheme), scheme
+        if self.elite and entry[0] < self.elite[0][0]:
+            self.elite.insert(0, entry)
+        else:
+            self.elite.append(entry)
+        if len(self.elite) > ELITE:
+            self.elite.pop(1 + int(rng.integers(ELITE)))
+
+    def _load(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for ring in self.pools:
+            path = folder / f"{ring}.npz"
+            if path.exists():
+                self.pools[ring] = pools.load(path)
+                if self.pools[ring].grid != self.settings.grid:
+                    raise TiercelValueError(
+                        f"{folder} holds a search for {self.pools[ring].grid}, not for "
+                        f"{self.settings.grid}: choose another folder"
+                    )
+        if (folder / "state.json").exists():
+            state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+            self.rounds, self.flips = state["rounds"], state["flips"]
+            self.seconds = state["seconds"]
+        rng = np.random.default_rng([self.settings.seed, self.rounds])
+        for path in sorted(folder.glob("scheme-*.json")):
+            self._keep(load_scheme(path), rng)

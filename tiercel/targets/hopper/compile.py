@@ -11,7 +11,7 @@ from typing import Any
 from tiercel import cache as disk
 from tiercel.errors import TiercelRuntimeError
 
-FOLDER = Path(__file__).parent / "cuda"
+FOLDER = Path(__file__).parent / "kernels"
 ARCHITECTURE = "sm_90a"  # wgmma and setmaxnreg exist only here
 
 

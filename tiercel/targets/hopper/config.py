@@ -81,7 +81,7 @@ class Tile:
 
     @property
     def shared_bytes(self) -> int:
-        """Dynamic shared memory; mirrors ``Layout`` in ``cuda/pipeline.cuh``."""
+        """Dynamic shared memory; mirrors ``Layout`` in ``kernels/pipeline.cuh``."""
         barriers = 16 * self.stages + 8 * 8
         items = self.combine_blocks * 3 * 2 * 4 * 512  # 3 warps, 2 items of 4 rows of 512 bytes
         return self.stages * self.stage_bytes + CONSUMERS * 2 * SUBTILE_BYTES + items + barriers

@@ -40,7 +40,7 @@ class EpilogueText:
 
 
 def epilogue_text(instance: Instance, staged: TileOutput | None) -> EpilogueText:
-    """The generated struct, with the adaptor that ``cuda/epilogue.cuh`` asks for."""
+    """The generated struct, with the adaptor that ``kernels/epilogue.cuh`` asks for."""
     take = ""
     if staged is not None:
         value = f"outputs.{identifier(staged.name)}"

@@ -19,7 +19,7 @@ CANDIDATES = (
 )
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16)
 
-GROUP = 8  # rows of cluster tiles walked together, see cuda/scheduler.cuh
+GROUP = 8  # rows of cluster tiles walked together, see kernels/scheduler.cuh
 
 # Cycles, and bytes per cycle, at about 1.75 GHz, fitted to 246 measured times of small products on
 # an H200: in 14 of 15 shapes the fastest candidate is chosen, in the other one 3.5 % slower.

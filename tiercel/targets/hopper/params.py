@@ -1,4 +1,4 @@
-"""The kernel's argument, byte for byte as ``Params`` in ``cuda/gemm.cuh`` declares it."""
+"""The kernel's argument, byte for byte as ``Params`` in ``kernels/gemm.cuh`` declares it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _FIELDS = struct.Struct("<Q qq Q Q i ii i i iiii ii ff ff")
 
 @dataclass(frozen=True)
 class Params:
-    """Field names as in ``cuda/gemm.cuh``; addresses are integers, 0 for none."""
+    """Field names as in ``kernels/gemm.cuh``; addresses are integers, 0 for none."""
 
     maps: tuple[bytes, ...]  # planes of A, planes of B, blocks of D
     block_rows: int

@@ -87,7 +87,7 @@ def squares(grid: BlockGrid) -> tuple[int, int]:
 def arguments(
     grid: BlockGrid, memory: int, flag: int, ready: int, scale: float, band: int
 ) -> bytes:
-    """``Combination`` of ``cuda/combine.cuh``; ``ready``: address of the squares' counters."""
+    """``Combination`` of ``kernels/combine.cuh``; ``ready``: address of the squares' counters."""
     view = grid.view
     offsets = [
         row * grid.rows * view.row_stride + column * grid.columns for row, column in grid.order

@@ -114,7 +114,7 @@ gemm(const __grid_constant__ Params<Config> params) {{
 
 
 def sums_text(sums: tuple[str, ...], blocks: int, indent: str = "") -> str:
-    """CUDA text of ``struct Sums`` for ``cuda/combine.cuh``: one expression for each plane."""
+    """CUDA text of ``struct Sums`` for ``kernels/combine.cuh``: one expression for each plane."""
     cases = "\n".join(
         f"    {'else ' if i else ''}{f'if constexpr (i == {i}) ' if i < len(sums) - 1 else ''}"
         f"return {value};"

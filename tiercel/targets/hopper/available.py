@@ -14,8 +14,8 @@ def available(device: int = 0) -> str | None:
     True
     """
     try:
-        from cuda.bindings import driver
-        from cuda.core import Program  # noqa: F401  (the compiler's front end)
+        from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue]
+        from cuda.core import Program  # noqa: F401 # pyright: ignore[reportAttributeAccessIssue]
     except ImportError as error:
         return f"{error.name or error} is not installed: `pip install tiercel[cuda]`"
     try:

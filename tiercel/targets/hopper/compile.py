@@ -45,7 +45,7 @@ def _options() -> dict[str, Any]:
 
 def _nvrtc_version() -> tuple[int, int]:
     try:
-        from cuda.bindings import nvrtc
+        from cuda.bindings import nvrtc  # pyright: ignore[reportAttributeAccessIssue]
     except ImportError:
         raise TiercelRuntimeError(
             "the Hopper kernels are compiled by NVRTC, and cuda-core is not installed. Install it "
@@ -58,7 +58,7 @@ def _nvrtc_version() -> tuple[int, int]:
 
 
 def _compile(text: str, name: str) -> bytes:
-    from cuda.core import Program, ProgramOptions
+    from cuda.core import Program, ProgramOptions  # pyright: ignore[reportAttributeAccessIssue]
 
     try:
         program = Program(text, "c++", ProgramOptions(name=f"{name}.cu", **_options()))

@@ -13,7 +13,7 @@ from tiercel.targets.hopper.config import THREADS
 
 @cache
 def _driver() -> Any:
-    from cuda.bindings import driver
+    from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue]
 
     return driver
 

@@ -91,6 +91,7 @@ def test_found_schemes_fit_two_megabytes_and_tell_their_origin():
         assert family in ("lean", "accurate")
         assert (sizes, int(rank)) == ("x".join(map(str, scheme.grid)), scheme.rank)
         assert "seed" in scheme.provenance
+        assert scheme.provenance.startswith("tiercel search ")
 
 
 def test_found_schemes_come_in_every_order_but_are_listed_once():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from tiercel import schemes
+from tiercel.errors import TiercelValueError
 
 if TYPE_CHECKING:
     from tiercel.schemes.search.run import Progress
@@ -37,6 +39,7 @@ RINGS = {None: ("mod2", "ternary"), "mod2": ("mod2",), "ternary": ("ternary",)}
 )
 @click.option("--rank", type=click.IntRange(1), help="Rank to reach; default: the published mark.")
 @click.option("--minutes", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True)
+@click.option("--rounds", type=click.IntRange(1), help="Rounds at most, as a provenance tells.")
 @click.option("--processes", type=click.IntRange(1), default=1, show_default=True)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @click.option(
@@ -54,8 +57,8 @@ RINGS = {None: ("mod2", "ternary"), "mod2": ("mod2",), "ternary": ("ternary",)}
     "--start",
     "starts",
     multiple=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Scheme file to start from, of this size or a neighbour's; may be repeated.",
+    help="Scheme to start from, of this size or a neighbour's: a file or a name of the catalogue; "
+    "may be repeated.",
 )
 @click.option("--from-classical", is_flag=True, help="Do not start from the catalogue's schemes.")
 @click.option(
@@ -75,7 +78,8 @@ def search(
     ring: str | None,
     symmetry: str | None,
     state: Path | None,
-    starts: tuple[Path, ...],
+    starts: tuple[str, ...],
+    rounds: int | None,
     from_classical: bool,
     output: Path | None,
 ) -> None:
@@ -92,7 +96,7 @@ def search(
         partition=parse_partition(symmetry, n) if symmetry else None,
         seed=seed,
         processes=processes,
-        known=tuple(schemes.load(path) for path in starts),
+        known=tuple(map(_start, starts)),
         catalogue=not from_classical,
     )
     # The bar goes to stderr: what is printed may be piped into a file.
@@ -105,7 +109,7 @@ def search(
             bar.update(task, completed=progress.seconds - began[0], status=_status(progress))
 
         with _interrupts() as caught:
-            found = run.search(settings, 60 * minutes, state, report, stop=lambda: bool(caught))
+            found = run.search(settings, 60 * minutes, state, report, lambda: bool(caught), rounds)
     if found is None:
         raise click.ClickException(
             "no scheme over the integers of the wanted rank was found: give more --minutes, a "
@@ -116,6 +120,19 @@ def search(
     else:
         output.write_text(schemes.dumps(found), encoding="utf-8")
     click.echo(f"{found}: {_figures(found)}\n{found.provenance}", err=True)
+
+
+def _start(text: str) -> schemes.Scheme:
+    """The catalogue's scheme of this name, or the one in this file, named after it."""
+    if text in schemes.names():
+        return schemes.get(text)
+    path = Path(text)
+    if not path.is_file():
+        raise TiercelValueError(
+            f"--start must be a scheme file or a name that `tiercel schemes` lists: {text!r} is "
+            "neither a file nor a name of the catalogue"
+        )
+    return replace(schemes.load(path), name=path.name)
 
 
 @contextmanager

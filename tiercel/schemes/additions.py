@@ -19,12 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from tiercel.schemes.rational import RationalMatrix
+from tiercel.schemes.rational import RationalMatrix, from_numerators, rational
 from tiercel.schemes.scheme import Scheme
 
-# Most coefficients are ±1, and integers are ten times as quick as fractions.
 Number = int | Fraction
-Form = dict[int, Number]
+
+# Inside, ratios of powers of two are floats: they are exact, and ten times as quick as fractions.
+Factor = Number | float
+Form = dict[int, Factor]
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,10 @@ def share_sums(matrix: RationalMatrix | np.ndarray, seed: int = 0) -> SharedSums
     4
     """
     rng = np.random.default_rng(seed)
-    rows = matrix.fractions() if isinstance(matrix, RationalMatrix) else matrix
-    inputs = rows.shape[1]
-    forms: list[Form] = [{i: _number(x) for i, x in enumerate(row) if x != 0} for row in rows]
-    sums: list[tuple[int, int, Number]] = []
-    counts: Counter[tuple[int, int, Number]] = Counter()
+    matrix = rational(matrix)
+    inputs, forms = matrix.shape[1], _forms(matrix)
+    sums: list[tuple[int, int, Factor]] = []
+    counts: Counter[tuple[int, int, Factor]] = Counter()
     for form in forms:
         counts.update(_pairs(form))
     while counts:
@@ -81,7 +82,11 @@ def share_sums(matrix: RationalMatrix | np.ndarray, seed: int = 0) -> SharedSums
         pair = ties[rng.integers(len(ties))]
         sums.append(pair)
         _replace(pair, inputs + len(sums) - 1, forms, counts)
-    return SharedSums(inputs, tuple(sums), tuple(tuple(sorted(form.items())) for form in forms))
+    return SharedSums(
+        inputs,
+        tuple((i, j, _exact(factor)) for i, j, factor in sums),
+        tuple(tuple((i, _exact(factor)) for i, factor in sorted(form.items())) for form in forms),
+    )
 
 
 def reduced_additions(scheme: Scheme, tries: int = 8) -> int:
@@ -91,39 +96,62 @@ def reduced_additions(scheme: Scheme, tries: int = 8) -> int:
     >>> [reduced_additions(get(name)) for name in ("strassen", "winograd")]
     [18, 15]
     """
-    outputs = scheme.W.fractions().T
-    sides = (scheme.U.fractions(), scheme.V.fractions(), outputs)
+    outputs = from_numerators(scheme.W.numerators.T, scheme.W.denominator)
+    sides = scheme.U, scheme.V, outputs
     return sum(min(share_sums(x, seed).additions for seed in range(tries)) for x in sides)
 
 
-def _number(x: Any) -> Number:
-    fraction = Fraction(x)
-    return fraction.numerator if fraction.denominator == 1 else fraction
+def _forms(matrix: RationalMatrix) -> list[Form]:
+    numerators, denominator = matrix.numerators, matrix.denominator
+    dyadic = matrix.is_power_of_two
+    unit = {denominator: 1, -denominator: -1}
 
+    def number(x: int) -> Factor:
+        return x / denominator if dyadic else Fraction(x, denominator)
 
-def _pairs(form: Form) -> list[tuple[int, int, Number]]:
-    """Pairs of terms as (i, j, factor) with x_i + factor · x_j, up to a multiple of the whole."""
-    terms = sorted(form.items())
     return [
-        (i, j, a * b if a in (1, -1) else Fraction(b) / a)
-        for at, (i, a) in enumerate(terms)
-        for j, b in terms[at + 1 :]
+        {int(i): unit.get(int(row[i])) or number(int(row[i])) for i in np.flatnonzero(row)}
+        for row in numerators
     ]
 
 
+def _exact(factor: Factor) -> Number:
+    fraction = Fraction(factor)
+    return fraction.numerator if fraction.denominator == 1 else fraction
+
+
+def _pairs(form: Form) -> list[tuple[int, int, Factor]]:
+    """Pairs of terms as (i, j, factor) with x_i + factor · x_j, up to a multiple of the whole."""
+    terms = sorted(form.items())
+    return [_pair(i, a, j, b) for at, (i, a) in enumerate(terms) for j, b in terms[at + 1 :]]
+
+
+def _pair(i: int, a: Factor, j: int, b: Factor) -> tuple[int, int, Factor]:
+    if i > j:
+        i, a, j, b = j, b, i, a
+    return i, j, a * b if a in (1, -1) else _ratio(b, a)
+
+
+def _ratio(b: Factor, a: Factor) -> Factor:
+    return b / a if isinstance(a, float) else Fraction(b) / a
+
+
 def _replace(
-    pair: tuple[int, int, Number],
+    pair: tuple[int, int, Factor],
     variable: int,
     forms: list[Form],
-    counts: Counter[tuple[int, int, Number]],
+    counts: Counter[tuple[int, int, Factor]],
 ) -> None:
+    """Use a new variable for a pair of terms; of the counts only those of its terms change."""
     i, j, factor = pair
     for form in forms:
         if i in form and j in form and form[j] == factor * form[i]:
-            gone = _pairs(form)
-            form[variable] = form.pop(i)
-            del form[j]
-            counts.update(_pairs(form))
+            a, b = form.pop(i), form.pop(j)
+            gone = [pair]
+            for other, c in form.items():
+                gone += (_pair(i, a, other, c), _pair(j, b, other, c))
+                counts[_pair(variable, a, other, c)] += 1
+            form[variable] = a
             for key in gone:
                 counts[key] -= 1
                 if counts[key] == 0:

@@ -5,7 +5,7 @@ import pytest
 
 from tiercel.schemes import classical, get
 from tiercel.schemes.search.node import to_scheme, unpack
-from tiercel.schemes.search.starts import begin, fits, starts
+from tiercel.schemes.search.starts import Start, begin, fits, starts
 
 
 @pytest.mark.parametrize("grid", [(2, 2, 2), (3, 2, 4), (1, 3, 2), (4, 4, 3)])
@@ -26,6 +26,12 @@ def test_parts_wander_before_they_are_joined():
     )
     assert first.rank == other.rank == 14
     assert not np.array_equal(first.words, other.words)
+
+
+@pytest.mark.parametrize("ring", ["mod2", "ternary"])
+def test_classical_parts_go_down_before_they_are_joined(ring):
+    start = Start((classical(2, 2, 2), classical(2, 2, 2)), axis=2)
+    assert begin(start, (2, 2, 4), ring, np.random.default_rng(1)).rank == 14
 
 
 def test_without_the_catalogue_only_classical_parts():

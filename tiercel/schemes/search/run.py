@@ -25,8 +25,12 @@ def search(
     folder: Path | None = None,
     report: Callable[[Progress], None] = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
+    rounds: int | None = None,
 ) -> Scheme | None:
     """The best scheme found in the given time, verified; None if no rank of interest was reached.
+
+    What a round does follows from the settings and the rounds before it. The clock only ends the
+    search, and one of as many rounds finds the same scheme again.
 
     Args:
         settings: what to search for.
@@ -34,6 +38,7 @@ def search(
         folder: state to continue from and to leave behind; one per grid and symmetry.
         report: called after each round.
         stop: asked before each round whether to end early.
+        rounds: limit, of this search and those that it continues together.
 
     Raises:
         TiercelValueError: a folder of another search.
@@ -44,14 +49,13 @@ def search(
     began = time.monotonic()
     try:
         with _workers(settings.processes) as workers:
-            while not (state.finished or stop()):
-                spent = time.monotonic() - began
-                if spent >= seconds:
+            while not (state.finished or stop() or state.rounds == rounds):
+                if time.monotonic() - began >= seconds:
                     break
-                tasks = state.tasks(late=spent > seconds / 2)
+                tasks = state.tasks()
                 for result in map(work, tasks) if workers is None else workers.map(work, tasks):
                     state.merge(result)
-                report(state.progress(time.monotonic() - began))
+                report(state.end_round(time.monotonic() - began))
     finally:
         state.save(time.monotonic() - began)
     return state.best
@@ -69,5 +73,6 @@ def _workers(processes: int) -> Iterator[Executor | None]:
 
 
 def _leave_interrupts() -> None:
-    """Ctrl-C reaches the whole group; the parent ends the search after the round."""
+    """Ctrl-C and `timeout` reach the whole group; the parent ends the search after the round."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -11,9 +11,6 @@ from tiercel.schemes.search.node import Grid, Ring, check_width
 from tiercel.schemes.search.objectives import Objective, objective
 from tiercel.schemes.search.symmetry import Partition
 
-#: Starting schemes that a provenance names one by one.
-FEW = 4
-
 
 @dataclass(frozen=True)
 class Settings:
@@ -89,10 +86,10 @@ class Settings:
             words.append(f"--ring {self.rings[0]}")
         if not self.catalogue:
             words.append("--from-classical")
-        if len(self.known) > FEW:
-            words.append(f"--start ({len(self.known)} schemes)")
-        else:
-            words += [f"--start {scheme}" for scheme in self.known]
+        words += [f"--start {scheme.name}" for scheme in self.known if scheme.name]
+        unnamed = sum(not scheme.name for scheme in self.known)
+        if unnamed:
+            words.append(f"--start ({unnamed} schemes)")
         return " ".join(words)
 
 

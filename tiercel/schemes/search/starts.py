@@ -16,7 +16,7 @@ import numpy as np
 from tiercel.schemes.catalogue import find
 from tiercel.schemes.compose import classical, project
 from tiercel.schemes.scheme import Scheme
-from tiercel.schemes.search.descend import wander
+from tiercel.schemes.search.descend import descend_part, wander
 from tiercel.schemes.search.node import (
     Factors,
     Grid,
@@ -79,12 +79,18 @@ def starts(
 
 
 def begin(start: Start, grid: Grid, ring: Ring, rng: np.random.Generator) -> Node:
-    """A node of the grid from a start whose parts have wandered off."""
+    """A node of the grid from a start whose parts have wandered off.
+
+    A classical part beside another goes down first, so that a search from the classical scheme has
+    starts like ⟨3,2,4;20⟩ twice for ⟨3,4,4⟩.
+    """
     parts = []
     for scheme in start.parts:
         node = pack(scheme.grid, ring, from_scheme(scheme))
-        if scheme.name != "classical":  # which has no other scheme of its rank to go to
+        if scheme.name != "classical":
             node = wander(node, rng)
+        elif len(start.parts) > 1 and min(scheme.grid) > 1:
+            node = descend_part(node, rng)
         parts.append((scheme.grid, unpack(node)))
     return pack(grid, ring, _side_by_side(parts, start.axis, grid))
 

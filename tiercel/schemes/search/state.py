@@ -27,8 +27,13 @@ from tiercel.schemes.transform import orient
 #: Schemes of the least rank that the second stage chooses from.
 ELITE = 60
 
-#: Share of the second stage's tasks that go on looking for a smaller rank.
+#: Share of the second stage's tasks that go on looking for a smaller rank: at the wanted one, and
+#: where it has not been reached.
 STILL_DESCENDING = 0.1
+STILL_WANTING = 0.7
+
+#: Walks without a smaller rank after which the second stage begins with the least one so far.
+PATIENCE = 20
 
 Value = tuple[float, ...]
 
@@ -41,6 +46,8 @@ class State:
         self.pools: dict[Ring, Pool] = {x: Pool(settings.grid, x) for x in settings.rings}
         self.elite: list[tuple[Value, Scheme]] = []  # the best first, the others in no order
         self.rounds, self.flips, self.seconds = 0, 0, 0.0
+        self.waited = 0  # walks since the least rank fell
+        self.told: tuple[int, int, float] | None = None  # when the best scheme was found
         self.starts: dict[Ring, list[Start]] = {}
         if settings.partition is None:
             self.starts = {
@@ -49,8 +56,11 @@ class State:
             }
         if folder is not None:
             self._load(folder)
+        continued = self.rounds > 0
         for scheme in self._known():
-            self._keep(scheme, np.random.default_rng(0))
+            # A search that goes on had them; only one that has come since may be of interest.
+            if not (continued and self.elite) or self._value(scheme) < self.elite[0][0]:
+                self._keep(scheme, np.random.default_rng(0))
 
     @property
     def best(self) -> Scheme | None:
@@ -62,14 +72,10 @@ class State:
         best = self.best
         return self.settings.aim is None and best is not None and best.rank <= self.settings.wanted
 
-    def tasks(self, late: bool) -> list[Task]:
-        """The next round, one task per process; the same for the same seed and history.
-
-        Args:
-            late: half the time is over, so that the least rank so far will have to do.
-        """
+    def tasks(self) -> list[Task]:
+        """The next round, one task per process; the same for the same seed and history."""
         count = self.settings.processes
-        made = [self._task(np.random.default_rng([self.settings.seed, self.rounds, i]), late)
+        made = [self._task(np.random.default_rng([self.settings.seed, self.rounds, i]))
                 for i in range(count)]  # fmt: skip
         self.rounds += 1
         return made
@@ -82,17 +88,22 @@ class State:
             self._keep(result.scheme, rng)
             return
         self.flips += result.flips
+        before = self._least
         for node in result.nodes:
             self.pools[node.ring].add(node, rng)
+        self.waited = self.waited + 1 if self._least == before else 0
         for scheme in result.schemes:
             self._keep(scheme, rng)
 
-    def progress(self, seconds: float) -> Progress:
-        ranks = [pool.least for pool in self.pools.values() if pool.least is not None]
+    def end_round(self, seconds: float) -> Progress:
+        """Note when the best scheme was found, `seconds` after this search began."""
+        if self.best is not None and self.told is None:
+            self.told = self.rounds, self.flips, self.seconds + seconds
+        least = self._least
         return Progress(
             seconds=self.seconds + seconds,
             flips=self.flips,
-            least=self.settings.rank_of(min(ranks)) if ranks else 0,
+            least=0 if least is None else self.settings.rank_of(least),
             pooled=sum(map(len, self.pools.values())),
             best=self.best,
             figure=self.elite[0][0][1] if self.elite else None,
@@ -103,9 +114,10 @@ class State:
         self.seconds += seconds
         if self.elite:
             value, scheme = self.elite[0]
-            took = f"{self.rounds} rounds, {self.flips / 1e6:.0f} M flips, {self.seconds:.0f} s"
-            told = f"{self.settings.command}: {took}{self._origin(scheme.rank)}"
-            self.elite[0] = value, replace(scheme, provenance=told)
+            rounds, flips, took = self.told or (self.rounds, self.flips, self.seconds)
+            counts = f"--rounds {rounds}: {flips / 1e6:.0f} M flips, {took:.0f} s"
+            told = f"{self.settings.command} {counts}{self._origin(scheme.rank)}"
+            self.elite[0] = value, replace(scheme, name="", provenance=told)
         if self.folder is None:
             return
         for ring, pool in self.pools.items():
@@ -115,7 +127,13 @@ class State:
         for index, (_, scheme) in enumerate(self.elite):
             path = self.folder / f"scheme-{index:03d}.json"
             path.write_text(dumps(scheme), encoding="utf-8")
-        state = {"rounds": self.rounds, "flips": self.flips, "seconds": self.seconds}
+        state = {
+            "rounds": self.rounds,
+            "flips": self.flips,
+            "seconds": self.seconds,
+            "waited": self.waited,
+            "told": self.told,
+        }
         (self.folder / "state.json").write_text(json.dumps(state), encoding="utf-8")
 
     def _origin(self, rank: int) -> str:
@@ -134,10 +152,17 @@ class State:
         own += find(*settings.grid) if settings.catalogue else ()
         return [orient(scheme, *settings.grid) for scheme in own]
 
-    def _task(self, rng: np.random.Generator, late: bool) -> Task:
-        settings, best = self.settings, self.best
-        reached = best is not None and (late or best.rank <= settings.wanted)
-        if settings.aim is not None and reached and rng.random() > STILL_DESCENDING:
+    @property
+    def _least(self) -> int | None:
+        """Least rows of a node in the pools."""
+        return min((x.least for x in self.pools.values() if x.least is not None), default=None)
+
+    def _task(self, rng: np.random.Generator) -> Task:
+        settings, best, late = self.settings, self.best, self.waited >= PATIENCE
+        reached = best is not None and best.rank <= settings.wanted
+        descending = STILL_DESCENDING if reached else STILL_WANTING
+        second = settings.aim is not None and best is not None and (reached or late)
+        if second and rng.random() > descending:
             # Often from the best, so that a good scheme is refined, not only looked for.
             index = 0 if rng.random() < 0.3 else int(rng.integers(len(self.elite)))
             wander, seed = bool(rng.random() < 0.8), int(rng.integers(1, 2**63))
@@ -173,8 +198,9 @@ class State:
         if any(scheme == other for _, other in self.elite):
             return
         entry = self._value(scheme), scheme
-        if self.elite and entry[0] < self.elite[0][0]:
+        if not self.elite or entry[0] < self.elite[0][0]:
             self.elite.insert(0, entry)
+            self.told = None
         else:
             self.elite.append(entry)
         if len(self.elite) > ELITE:
@@ -191,10 +217,13 @@ class State:
                         f"{folder} holds a search for {self.pools[ring].grid}, not for "
                         f"{self.settings.grid}: choose another folder"
                     )
+        state = {}
         if (folder / "state.json").exists():
             state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
             self.rounds, self.flips = state["rounds"], state["flips"]
-            self.seconds = state["seconds"]
+            self.seconds, self.waited = state["seconds"], state.get("waited", 0)
         rng = np.random.default_rng([self.settings.seed, self.rounds])
         for path in sorted(folder.glob("scheme-*.json")):
             self._keep(load_scheme(path), rng)
+        if state.get("told"):
+            self.told = tuple(state["told"])

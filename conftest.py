@@ -10,7 +10,7 @@ import pytest
 
 #: Not collected without PyTorch, rather than skipped: CI has a second lane that installs it.
 _NEED_TORCH = ["tests/frontends/torch", "tiercel/frontends/torch", "tests/gpu"]
-#: PyTorch's wheels for Linux bring Triton along.
+#: PyTorch's CUDA builds bring Triton along, its CPU builds do not.
 _NEED_TRITON = ["tests/targets/gpu", "tiercel/targets/gpu", "tests/gpu"]
 #: The kernels for GPUs are compiled where NVIDIA's compiler comes as a wheel.
 _NEED_NVRTC = [

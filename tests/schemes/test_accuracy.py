@@ -1,15 +1,19 @@
 """Predicted error growth against hand values and against rounding that really happens."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tiercel.schemes import (
     Scheme,
     classical,
     error_bound,
     get,
+    names,
     phi,
     prefactor,
     rms_growth,
@@ -27,6 +31,34 @@ def test_hand_values():
     assert worst_case_growth(get("winograd")) == 9
     assert worst_case_growth(classical(4, 3, 2)) == 1
     assert rms_growth() == rms_growth(classical(3, 4, 5)) == 1
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.sampled_from([name for name in names() if get(name).rank < 50]).map(get))
+def test_figures_are_their_formulas(scheme):
+    """Term by term in fractions, as the papers write them."""
+    u, v, w = (x.fractions().tolist() for x in (scheme.U, scheme.V, scheme.W))
+
+    def square(row: list[Fraction]) -> Fraction:
+        return sum((x * x for x in row), Fraction(0))
+
+    def absolute(row: list[Fraction]) -> Fraction:
+        return sum(map(abs, row), Fraction(0))
+
+    def terms(row: list[Fraction]) -> int:
+        return sum(x != 0 for x in row)
+
+    rows = list(zip(u, v, w, strict=True))
+    assert phi(scheme) == sum(square(x) * square(y) * square(z) for x, y, z in rows)
+    outputs = range(scheme.m * scheme.n)
+    assert stability_factor(scheme) == max(
+        sum(abs(z[c]) * absolute(x) * absolute(y) for x, y, z in rows) for c in outputs
+    )
+    assert prefactor(scheme) == max(
+        sum(z[c] != 0 for *_, z in rows) + max(terms(x) + terms(y) for x, y, z in rows if z[c])
+        for c in outputs
+    )
+    assert scheme.nonzeros == tuple(sum(map(terms, x)) for x in (u, v, w))
 
 
 def test_levels_are_the_tensor_product():

@@ -33,8 +33,9 @@ def test_classical_has_one_product_per_triple(m, k, n):
 
 @settings(deadline=None, max_examples=30)
 @given(small_scheme, st.builds(classical, size, size, size))
-def test_tensor_multiplies_everything(outer, inner):
+def test_tensor_multiplies_everything(multiplies, outer, inner):
     both = tensor(outer, inner)
+    assert multiplies(both)
     assert both.grid == tuple(a * b for a, b in zip(outer.grid, inner.grid, strict=True))
     assert both.rank == outer.rank * inner.rank
     assert phi(both) == phi(outer) * phi(inner)
@@ -53,6 +54,18 @@ def test_tensor_is_exact_with_fractions_and_associative(multiplies):
     assert multiplies(tensor(accurate, rectangular))
     small = classical(1, 2, 1)
     assert tensor(tensor(accurate, small), small) == tensor(accurate, tensor(small, small))
+
+
+@settings(deadline=None, max_examples=25)
+@given(small_scheme, axis_name, st.lists(size, max_size=2))
+def test_concatenation_multiplies(multiplies, scheme, axis, sizes):
+    grid = {letter: getattr(scheme, letter) for letter in "mkn"}
+    parts = [scheme, *(classical(**grid | {axis: more}) for more in sizes)]
+    whole = concatenate(*parts, axis=axis)
+    assert whole.grid == tuple((grid | {axis: grid[axis] + sum(sizes)}).values())
+    assert whole.rank == sum(part.rank for part in parts)
+    assert phi(whole) == sum(map(phi, parts))
+    assert multiplies(whole)
 
 
 @pytest.mark.parametrize("axis", ["m", "k", "n"])
@@ -74,9 +87,10 @@ def test_classical_parts_make_the_classical_sum(axis, m, k, n):
 
 @settings(deadline=None, max_examples=25)
 @given(scheme_to_cut.map(get), axis_name, st.data())
-def test_projection_is_exact_and_no_larger(scheme, axis, data):
+def test_projection_multiplies_and_is_no_larger(multiplies, scheme, axis, data):
     cut = getattr(scheme, axis)
-    smaller = project(scheme, axis, data.draw(st.integers(0, cut - 1)))  # verified when built
+    smaller = project(scheme, axis, data.draw(st.integers(0, cut - 1)))
+    assert multiplies(smaller)
     wanted = {letter: getattr(scheme, letter) for letter in "mkn"} | {axis: cut - 1}
     assert smaller.grid == tuple(wanted.values())
     assert smaller.rank <= scheme.rank
@@ -84,8 +98,9 @@ def test_projection_is_exact_and_no_larger(scheme, axis, data):
 
 @settings(deadline=None, max_examples=25)
 @given(small_scheme, axis_name, size)
-def test_projection_undoes_extension(scheme, axis, more):
+def test_extension_multiplies_and_is_undone_by_projection(multiplies, scheme, axis, more):
     larger = extend(scheme, axis, getattr(scheme, axis) + more)
+    assert multiplies(larger)
     for _ in range(more):
         larger = project(larger, axis, getattr(larger, axis) - 1)
     assert larger == scheme

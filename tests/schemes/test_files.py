@@ -62,13 +62,12 @@ def test_text_that_is_not_a_json_object_is_refused(text):
         loads(text)
 
 
-@pytest.mark.parametrize("by_row", [True, False])
-@pytest.mark.parametrize("name", ["accurate", "hopcroft-kerr-4x2x3"])
-def test_three_matrices_in_a_text_file(tmp_path, name, by_row):
-    scheme = get(name)
+@settings(deadline=None, max_examples=20)
+@given(st.sampled_from(names()).map(get), st.booleans())
+def test_three_matrices_in_a_text_file(tmp_path_factory, scheme, by_row):
     blocks = [x.fractions() if by_row else x.fractions().T for x in (scheme.U, scheme.V, scheme.W)]
     texts = ["\n".join(" ".join(map(str, row)) for row in block) for block in blocks]
-    path = tmp_path / "mine.txt"
+    path = tmp_path_factory.mktemp("text") / "mine.txt"
     path.write_text("# U\n" + "\n# next\n".join(texts))
     read = load(path)
     assert read == scheme

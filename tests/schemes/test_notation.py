@@ -1,15 +1,17 @@
 """Equations are read as printed and written back."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tiercel.errors import TiercelValueError
-from tiercel.schemes import get, tensor
+from tiercel.schemes import get, names, tensor
 from tiercel.schemes.notation import format_equations, parse_equations
 
 
-@pytest.mark.parametrize("name", ["strassen", "accurate", "laderman", "hopcroft-kerr-3x4x2"])
-def test_round_trip(name):
-    scheme = get(name)
+@settings(deadline=None, max_examples=30)
+@given(st.sampled_from([name for name in names() if max(get(name).grid) <= 5]).map(get))
+def test_round_trip(scheme):
     assert parse_equations(scheme.grid, format_equations(scheme)) == scheme
 
 

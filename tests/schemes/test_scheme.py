@@ -13,7 +13,9 @@ from tiercel.schemes import Scheme, classical, concatenate, get, names, rational
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.sampled_from(names()[:12]), st.sampled_from("UVW"), st.data())
+@given(
+    st.sampled_from([x for x in names() if get(x).rank < 100]), st.sampled_from("UVW"), st.data()
+)
 def test_any_changed_coefficient_is_refused_with_its_equation(name, letter, data):
     scheme = get(name)
     factor = getattr(scheme, letter).fractions()

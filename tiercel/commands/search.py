@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -19,11 +19,15 @@ from tiercel.errors import TiercelValueError
 
 if TYPE_CHECKING:
     from tiercel.schemes.search.run import Progress
+    from tiercel.schemes.search.settings import Settings
 
 OBJECTIVES = ("rank", "accuracy", "worst-case", "nonzeros", "additions", "traffic")
-
-
-RINGS = {None: ("mod2", "ternary"), "mod2": ("mod2",), "ternary": ("ternary",)}
+RINGS = {
+    None: ("mod2", "ternary"),
+    "both": ("mod2", "ternary"),
+    "mod2": ("mod2",),
+    "ternary": ("ternary",),
+}
 
 
 @click.command()
@@ -44,8 +48,9 @@ RINGS = {None: ("mod2", "ternary"), "mod2": ("mod2",), "ternary": ("ternary",)}
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @click.option(
     "--ring",
-    type=click.Choice(["mod2", "ternary"]),
-    help="Walk over -1, 0, 1 only, or only modulo 2 (always with --symmetry); default: both.",
+    type=click.Choice(["mod2", "ternary", "both"]),
+    help="Walk over -1, 0, 1 only, only modulo 2 (always with --symmetry), or in both alike; "
+    "default: both, mostly where the rank is less.",
 )
 @click.option("--symmetry", help='Search cyclic schemes of a cube with these cubes: "01,23,4".')
 @click.option(
@@ -70,35 +75,17 @@ def search(
     m: int,
     k: int,
     n: int,
-    objective: str,
-    rank: int | None,
     minutes: float,
-    processes: int,
-    seed: int,
-    ring: str | None,
-    symmetry: str | None,
-    state: Path | None,
-    starts: tuple[str, ...],
     rounds: int | None,
-    from_classical: bool,
+    state: Path | None,
     output: Path | None,
+    **asked: Any,
 ) -> None:
     """Search for an M×K by K×N scheme, starting from the classical one and the catalogue's."""
     from tiercel.schemes.notation import format_equations
     from tiercel.schemes.search import run
-    from tiercel.schemes.search.symmetry import parse_partition
 
-    settings = run.Settings(
-        grid=(m, k, n),
-        objective=objective,
-        target=rank,
-        rings=("mod2",) if symmetry else RINGS[ring],
-        partition=parse_partition(symmetry, n) if symmetry else None,
-        seed=seed,
-        processes=processes,
-        known=tuple(map(_start, starts)),
-        catalogue=not from_classical,
-    )
+    settings = settings_of(m, k, n, **asked)
     # The bar goes to stderr: what is printed may be piped into a file.
     with _bar() as bar:
         task = bar.add_task(f"<{m},{k},{n}>", total=60 * minutes, status="starting")
@@ -120,6 +107,37 @@ def search(
     else:
         output.write_text(schemes.dumps(found), encoding="utf-8")
     click.echo(f"{found}: {_figures(found)}\n{found.provenance}", err=True)
+
+
+def settings_of(
+    m: int,
+    k: int,
+    n: int,
+    objective: str,
+    rank: int | None,
+    processes: int,
+    seed: int,
+    ring: str | None,
+    symmetry: str | None,
+    starts: tuple[str, ...],
+    from_classical: bool,
+) -> Settings:
+    """What the command line asks for."""
+    from tiercel.schemes.search.settings import Settings
+    from tiercel.schemes.search.symmetry import parse_partition
+
+    return Settings(
+        grid=(m, k, n),
+        objective=objective,
+        target=rank,
+        rings=("mod2",) if symmetry else RINGS[ring],
+        evenly=ring == "both",
+        partition=parse_partition(symmetry, n) if symmetry else None,
+        seed=seed,
+        processes=processes,
+        known=tuple(map(_start, starts)),
+        catalogue=not from_classical,
+    )
 
 
 def _start(text: str) -> schemes.Scheme:

@@ -29,13 +29,11 @@ def phi(scheme: Scheme) -> Fraction:
     >>> [float(phi(get(name))) for name in ("strassen", "winograd", "accurate")]
     [32.0, 56.0, 22.6484375]
     """
-    return sum(
-        (
-            a * b * c
-            for a, b, c in zip(*map(_squared_norms, (scheme.U, scheme.V, scheme.W)), strict=True)
-        ),
-        Fraction(0),
-    )
+    matrices = scheme.U, scheme.V, scheme.W
+    # Python integers, for the squares of int64 do not fit int64.
+    squares = [(x.numerators.astype(object) ** 2).sum(axis=1) for x in matrices]
+    total = (squares[0] * squares[1] * squares[2]).sum()
+    return Fraction(total, prod(x.denominator for x in matrices) ** 2)
 
 
 def rms_growth(*levels: Scheme) -> float:
@@ -62,9 +60,9 @@ def stability_factor(scheme: Scheme) -> Fraction:
     >>> [int(stability_factor(x)) for x in (get("strassen"), get("winograd"), classical(2, 3, 4))]
     [12, 18, 3]
     """
-    u, v = _absolute_sums(scheme.U), _absolute_sums(scheme.V)
-    weights = np.array([a * b for a, b in zip(u, v, strict=True)], dtype=object)
-    return max((weights @ np.abs(scheme.W.fractions())).tolist())
+    weights = _absolute_sums(scheme.U) * _absolute_sums(scheme.V)
+    largest = max((weights @ np.abs(scheme.W.numerators.astype(object))).tolist())
+    return Fraction(largest, scheme.U.denominator * scheme.V.denominator * scheme.W.denominator)
 
 
 def prefactor(scheme: Scheme) -> int:
@@ -110,13 +108,6 @@ def worst_case_growth(*levels: Scheme) -> float:
     return float(prod((stability_factor(x) / x.k for x in levels), start=Fraction(1)))
 
 
-def _squared_norms(matrix: RationalMatrix) -> list[Fraction]:
-    square = matrix.denominator**2
-    # Python integers, for the squares of int64 do not fit int64.
-    sums = (matrix.numerators.astype(object) ** 2).sum(axis=1)
-    return [Fraction(int(x), square) for x in sums]
-
-
-def _absolute_sums(matrix: RationalMatrix) -> list[Fraction]:
-    sums = np.abs(matrix.numerators.astype(object)).sum(axis=1)
-    return [Fraction(int(x), matrix.denominator) for x in sums]
+def _absolute_sums(matrix: RationalMatrix) -> np.ndarray:
+    """‖row‖₁ times the denominator, as Python integers: their products may exceed int64."""
+    return np.abs(matrix.numerators.astype(object)).sum(axis=1)

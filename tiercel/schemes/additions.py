@@ -12,7 +12,6 @@ fit into registers cost extra traffic. Shared sums also round twice, so the grow
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -27,6 +26,7 @@ Number = int | Fraction
 # Inside, ratios of powers of two are floats: they are exact, and ten times as quick as fractions.
 Factor = Number | float
 Form = dict[int, Factor]
+Pair = tuple[int, int, Factor]
 
 
 @dataclass(frozen=True)
@@ -67,23 +67,10 @@ def share_sums(matrix: RationalMatrix | np.ndarray, seed: int = 0) -> SharedSums
     >>> share_sums(get("winograd").U).additions  # s1 … s4
     4
     """
-    rng = np.random.default_rng(seed)
     matrix = rational(matrix)
-    inputs, forms = matrix.shape[1], _forms(matrix)
-    sums: list[tuple[int, int, Factor]] = []
-    counts: Counter[tuple[int, int, Factor]] = Counter()
-    for form in forms:
-        counts.update(_pairs(form))
-    while counts:
-        most = max(counts.values())
-        if most < 2:
-            break
-        ties = [pair for pair, count in counts.items() if count == most]
-        pair = ties[rng.integers(len(ties))]
-        sums.append(pair)
-        _replace(pair, inputs + len(sums) - 1, forms, counts)
+    sums, forms = _eliminate(matrix, seed)
     return SharedSums(
-        inputs,
+        matrix.shape[1],
         tuple((i, j, _exact(factor)) for i, j, factor in sums),
         tuple(tuple((i, _exact(factor)) for i, factor in sorted(form.items())) for form in forms),
     )
@@ -98,7 +85,63 @@ def reduced_additions(scheme: Scheme, tries: int = 8) -> int:
     """
     outputs = from_numerators(scheme.W.numerators.T, scheme.W.denominator)
     sides = scheme.U, scheme.V, outputs
-    return sum(min(share_sums(x, seed).additions for seed in range(tries)) for x in sides)
+
+    def additions(matrix: RationalMatrix, seed: int) -> int:
+        sums, forms = _eliminate(matrix, seed)
+        return len(sums) + sum(len(form) - 1 for form in forms)
+
+    return sum(min(additions(x, seed) for seed in range(tries)) for x in sides)
+
+
+def _eliminate(matrix: RationalMatrix, seed: int) -> tuple[list[Pair], list[Form]]:
+    """The shared sums, and the forms with them as variables."""
+    rng = np.random.default_rng(seed)
+    inputs, forms = matrix.shape[1], _forms(matrix)
+    sums: list[Pair] = []
+    tally = _Tally(len(forms))
+    for form in forms:
+        for pair in _pairs(form):
+            tally.add(pair)
+    while ties := tally.most_frequent():
+        pair = ties[rng.integers(len(ties))]
+        sums.append(pair)
+        _replace(pair, inputs + len(sums) - 1, forms, tally)
+    return sums, forms
+
+
+class _Tally:
+    """How often pairs occur, and which occur most often, without a look at all of them.
+
+    There are thousands, most of them once: to look through them for each sum took half the time.
+    """
+
+    def __init__(self, forms: int):
+        self.counts: dict[Pair, int] = {}
+        self.shelves: list[dict[Pair, None]] = [{} for _ in range(forms + 1)]  # by count, from 2
+        self.most = forms
+
+    def add(self, pair: Pair) -> None:
+        count = self.counts.get(pair, 0) + 1
+        self.counts[pair] = count
+        if count > 1:
+            self.shelves[count][pair] = None
+            if count > 2:
+                del self.shelves[count - 1][pair]
+
+    def remove(self, pair: Pair) -> None:
+        count = self.counts[pair] - 1
+        self.counts[pair] = count
+        if count > 0:
+            del self.shelves[count + 1][pair]
+            if count > 1:
+                self.shelves[count][pair] = None
+
+    def most_frequent(self) -> list[Pair]:
+        """The pairs that occur most often; none if no pair occurs twice."""
+        # New pairs have the new variable, which occurs no more often than the pair it stands for.
+        while self.most > 1 and not self.shelves[self.most]:
+            self.most -= 1
+        return list(self.shelves[self.most]) if self.most > 1 else []
 
 
 def _forms(matrix: RationalMatrix) -> list[Form]:
@@ -120,13 +163,13 @@ def _exact(factor: Factor) -> Number:
     return fraction.numerator if fraction.denominator == 1 else fraction
 
 
-def _pairs(form: Form) -> list[tuple[int, int, Factor]]:
+def _pairs(form: Form) -> list[Pair]:
     """Pairs of terms as (i, j, factor) with x_i + factor · x_j, up to a multiple of the whole."""
     terms = sorted(form.items())
     return [_pair(i, a, j, b) for at, (i, a) in enumerate(terms) for j, b in terms[at + 1 :]]
 
 
-def _pair(i: int, a: Factor, j: int, b: Factor) -> tuple[int, int, Factor]:
+def _pair(i: int, a: Factor, j: int, b: Factor) -> Pair:
     if i > j:
         i, a, j, b = j, b, i, a
     return i, j, a * b if a in (1, -1) else _ratio(b, a)
@@ -136,23 +179,15 @@ def _ratio(b: Factor, a: Factor) -> Factor:
     return b / a if isinstance(a, float) else Fraction(b) / a
 
 
-def _replace(
-    pair: tuple[int, int, Factor],
-    variable: int,
-    forms: list[Form],
-    counts: Counter[tuple[int, int, Factor]],
-) -> None:
+def _replace(pair: Pair, variable: int, forms: list[Form], tally: _Tally) -> None:
     """Use a new variable for a pair of terms; of the counts only those of its terms change."""
     i, j, factor = pair
     for form in forms:
         if i in form and j in form and form[j] == factor * form[i]:
             a, b = form.pop(i), form.pop(j)
-            gone = [pair]
+            tally.remove(pair)
             for other, c in form.items():
-                gone += (_pair(i, a, other, c), _pair(j, b, other, c))
-                counts[_pair(variable, a, other, c)] += 1
+                tally.remove(_pair(i, a, other, c))
+                tally.remove(_pair(j, b, other, c))
+                tally.add(_pair(other, c, variable, a))
             form[variable] = a
-            for key in gone:
-                counts[key] -= 1
-                if counts[key] == 0:
-                    del counts[key]

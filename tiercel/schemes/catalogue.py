@@ -100,6 +100,7 @@ def _build(name: str) -> Scheme:
 
 
 def _known(module: str, function: str = "") -> Callable[[], Scheme]:
+    @cache  # every order of the grid starts from it
     def build() -> Scheme:
         return getattr(import_module(f"tiercel.schemes.known.{module}"), function or module)()
 

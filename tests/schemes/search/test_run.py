@@ -6,12 +6,15 @@ import sys
 from pathlib import Path
 from time import process_time
 
+import numpy as np
 import pytest
 
 from tiercel.errors import TiercelValueError
 from tiercel.schemes import get, load, phi
 from tiercel.schemes.search import run
+from tiercel.schemes.search.node import from_scheme, pack
 from tiercel.schemes.search.run import Settings, search
+from tiercel.schemes.search.state import State
 
 ROOT = Path(__file__).parents[3]
 
@@ -60,6 +63,19 @@ def test_interrupted_search_goes_the_same_way(tmp_path: Path):
     for rounds in (2, 4, 6):
         found = search(settings, 60, tmp_path, rounds=rounds)
     assert found == search(settings, 60, rounds=6)
+
+
+def test_most_walks_are_in_the_ring_that_has_come_further():
+    state = State(Settings((2, 2, 2), target=6, catalogue=False), None)
+
+    def share_of_ternary() -> float:
+        rings = [task.walk.node.ring for _ in range(300) for task in state.tasks()]  # type: ignore[union-attr]
+        return rings.count("ternary") / 300
+
+    assert share_of_ternary() < 0.2
+    strassen = pack((2, 2, 2), "ternary", from_scheme(get("strassen")))
+    state.pools["ternary"].add(strassen, np.random.default_rng(0))
+    assert share_of_ternary() > 0.8
 
 
 def test_unreached_rank_gives_the_least_one_after_a_number_of_walks(monkeypatch):

@@ -25,7 +25,6 @@ class Pool:
         self.grid = grid
         self.ring: Ring = ring
         self.nodes: dict[int, list[Node]] = {}
-        self.walks = 0
 
     def __len__(self) -> int:
         return sum(map(len, self.nodes.values()))
@@ -66,7 +65,6 @@ def save(pool: Pool, path: Path) -> None:
     arrays: dict[str, np.ndarray] = {
         "grid": np.array(pool.grid),
         "ring": np.array(pool.ring),
-        "walks": np.array(pool.walks),
     }
     for rank, shelf in pool.nodes.items():
         arrays[f"words{rank}"] = np.stack([node.words for node in shelf])
@@ -87,7 +85,6 @@ def load(path: Path) -> Pool:
         with np.load(path, allow_pickle=False) as data:
             m, k, n = (int(x) for x in data["grid"])
             pool = Pool((m, k, n), "ternary" if str(data["ring"]) == "ternary" else "mod2")
-            pool.walks = int(data["walks"])
             for name in data.files:
                 if name.startswith("words"):
                     words, signs = data[name], data[f"signs{name[5:]}"]

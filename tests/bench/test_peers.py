@@ -35,4 +35,4 @@ def test_mkl_packs_a_static_operand():
 
 def test_options_of_a_case_reach_matmul():
     case = Case(8, 8, 8, threads=2, workspace=0, scheme="classical")
-    assert matmul_options(case) == {"threads": 2, "workspace": 0, "scheme": "classical"}
+    assert matmul_options(case) == {"workspace": 0, "scheme": "classical"}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tiercel.bench import run
+from tiercel.bench import rounds, run
 from tiercel.bench.case import Case
 from tiercel.bench.crew import RequestFailed, WorkerLost
 
@@ -13,6 +13,8 @@ SECONDS = {"tiercel": 1.0, "numpy": 1.2, "blis": 1.1}
 
 class FakeWorker:
     version = "1"
+    seconds: dict[str, float] = SECONDS
+    plan: dict[str, Any] = {"scheme": "strassen", "candidates": [{}, {}]}  # noqa: RUF012 - likewise
 
     def __init__(self, name: str, trouble: dict[tuple[str, str], Exception]) -> None:
         self.name, self.trouble, self.asked = name, trouble, []
@@ -22,11 +24,12 @@ class FakeWorker:
         if (self.name, do) in self.trouble:
             raise self.trouble[self.name, do]
         return {
-            "prepare": {"seconds": SECONDS[self.name], "error": 1e-7},
-            "go": {"seconds": SECONDS[self.name]},
+            "prepare": {"seconds": self.seconds[self.name], "error": 1e-7},
+            "go": {"seconds": self.seconds[self.name]},
+            "beside_numpy": {"numpy": [1.01, 1.01, 1.2], "own": [1.0] * 3},
             "release": {},
             "peak": {"gflops": 98.0},
-            "plan": {"plan": {"scheme": "strassen", "candidates": [{}, {}]}},
+            "plan": {"plan": self.plan},
             "overhead": {"rows": [{"size": 4, "numpy_us": 1.0, "tiercel_us": 2.0}]},
         }[do]
 
@@ -71,6 +74,24 @@ def test_every_library_is_timed_and_compared(measured):
     assert record.overhead[0].tiercel_us == 2.0
     assert record.versions == dict.fromkeys(SECONDS, "1")
     assert record.notes == []
+
+
+def test_a_verdict_against_tiercel_is_measured_again(measured, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(FakeWorker, "seconds", SECONDS | {"blis": 0.9})
+    (result,) = measured({}).cases
+    assert {t.rounds for t in result.timings} == {3 + rounds.MORE_ROUNDS}
+    assert result.ratio.median == pytest.approx(0.9)
+
+
+def test_numpys_own_routine_is_compared_within_one_process(
+    measured, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(FakeWorker, "seconds", SECONDS | {"numpy": 0.8})
+    monkeypatch.setattr(FakeWorker, "plan", {"algorithm": "vendor"})
+    (result,) = measured({}).cases
+    assert result.of("numpy").ratio.median == pytest.approx(1.01)
+    assert result.of("numpy").seconds.median == 0.8
+    assert result.of("numpy").rounds == 3
 
 
 def test_cases_are_grouped_by_threads_and_ordered_by_size(measured):

@@ -8,6 +8,7 @@ from tiercel.bench.timing import (
     interleave,
     paired_ratios,
     plan_turn,
+    take_pairs,
     take_turn,
     warm_up,
 )
@@ -25,6 +26,26 @@ def test_every_player_has_one_turn_per_round():
     rounds = [log[i : i + 3] for i in range(0, len(log), 3)]
     assert all(sorted(one) == ["a", "b", "c"] for one in rounds)
     assert len({tuple(one) for one in rounds}) > 1  # the order is shuffled
+
+
+def test_pairs_alternate_their_order():
+    log: list[str] = []
+    a, b = take_pairs(lambda: log.append("a"), lambda: log.append("b"), Turn(1, 1, 0))
+    assert len(a) == len(b) >= 15
+    assert log[2:8] == ["a", "b", "b", "a", "a", "b"]  # after one unrecorded turn of each
+
+
+def test_pairs_end_when_their_ratio_is_known_or_time_is_up(monkeypatch: pytest.MonkeyPatch):
+    def pairs() -> int:
+        return len(take_pairs(lambda: time.sleep(2e-3), lambda: time.sleep(2e-3), Turn(1, 1, 0))[0])
+
+    monkeypatch.setattr("tiercel.bench.timing.PAIRS_KNOWN", 1e9)
+    assert pairs() == 15
+    monkeypatch.setattr("tiercel.bench.timing.PAIRS_KNOWN", 0.0)
+    monkeypatch.setattr("tiercel.bench.timing.PAIRS_SECONDS", 0.2)
+    assert 15 < pairs() < 60
+    monkeypatch.setattr("tiercel.bench.timing.PAIRS_SECONDS", 0.0)
+    assert pairs() == 3
 
 
 def test_rounds_end_at_the_deadline_or_the_maximum():

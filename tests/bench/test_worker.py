@@ -38,6 +38,15 @@ def test_prepare_go_release():
     assert released == {}
 
 
+def test_numpy_is_timed_beside_the_library():
+    prepared, beside = converse(
+        {"do": "prepare", "case": asdict(Case(30, 20, 10)), "seed": 0}, {"do": "beside_numpy"}
+    )
+    assert "failed" not in prepared
+    assert len(beside["numpy"]) == len(beside["own"]) >= 15
+    assert min(beside["numpy"] + beside["own"]) > 0
+
+
 def test_a_failure_is_answered_and_survived():
     failed, fine = converse({"do": "go"}, {"do": "release"})
     assert "prepare comes before go" in failed["failed"]

@@ -16,7 +16,7 @@ from tiercel.bench.blas_info import loaded_blas, torch_backend
 from tiercel.bench.case import Case
 from tiercel.bench.operands import Operands
 
-TIERCEL = "tiercel"
+TIERCEL, NUMPY = "tiercel", "numpy"
 
 
 class Library(Protocol):
@@ -37,7 +37,7 @@ class Library(Protocol):
 class NumPy:
     """``np.matmul`` and the BLAS that NumPy was built with."""
 
-    name = "numpy"
+    name = NUMPY
 
     def __init__(self) -> None:
         self.version = f"{np.__version__} ({loaded_blas('numpy')})"
@@ -139,20 +139,20 @@ class Tiercel:
         self.version = getattr(self.tiercel, "__version__", "unknown")
 
     def set_threads(self, threads: int) -> None:
-        """Threads are an argument of each call."""
+        """By environment, as NumPy's. An argument of each call would be checked by each call."""
 
     def bind(self, case: Case, operands: Operands) -> Callable[[], object]:
         matmul = self.tiercel.matmul
         a, b, out = operands.a, operands.b, operands.out
-        second = self.tiercel.pack(b, rows=case.m, threads=case.threads) if case.static_b else b
+        second = self.tiercel.pack(b, rows=case.m) if case.static_b else b
         options = matmul_options(case)
         return lambda: matmul(a, second, out=out, **options)
 
 
 def matmul_options(case: Case) -> dict[str, Any]:
-    """The keyword arguments of `tiercel.matmul` that a case asks for."""
+    """The keyword arguments of `tiercel.matmul` that a case asks for, beside the threads."""
     asked = {"workspace": case.workspace, "scheme": case.scheme, "accuracy": case.accuracy}
-    return {"threads": case.threads} | {k: v for k, v in asked.items() if v is not None}
+    return {k: v for k, v in asked.items() if v is not None}
 
 
 def _fortran(x: np.ndarray) -> tuple[np.ndarray, int]:

@@ -11,8 +11,8 @@ from itertools import groupby
 from tiercel.bench.case import Case
 from tiercel.bench.crew import Crew, RequestFailed, Worker, WorkerLost, measure_machine
 from tiercel.bench.peers import TIERCEL
-from tiercel.bench.results import CaseResult, Overhead, Peak, Timing
-from tiercel.bench.timing import interleave, paired_ratios, spread
+from tiercel.bench.results import CaseResult, Overhead, Peak
+from tiercel.bench.rounds import play
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,8 @@ def measure(
 
     Cases of one thread count share a crew of worker processes. Each case may use an equal share of
     the time that is left, so small cases hand theirs on to large ones; every case gets at least
-    three rounds even if that takes longer.
+    three rounds even if that takes longer, and more where tiercel then seems slower than a peer.
+    Where tiercel calls NumPy's own product, the two are compared within one process.
     """
     order = random.Random(seed)
     ordered = sorted(cases, key=lambda case: (case.threads, case.flops))
@@ -101,32 +102,17 @@ def _measure_case(
     _measure_peak(crew, case, record)
     prepared = _ask_all(crew, record, about, "prepare", case=asdict(case), seed=seed)
     errors = {name: answer["error"] for name, answer in prepared.items()}
+    plan = _plan(crew, case)
+    same = plan is not None and plan.get("algorithm") == "vendor"
     try:
-        players = {name: _player(crew.workers[name]) for name in errors}
-        times = interleave(players, deadline=deadline, order=order, on_round=on_round)
+        timings = play(
+            crew, errors, deadline=deadline, order=order, on_round=on_round, same_routine=same
+        )
     except (RequestFailed, WorkerLost) as problem:
         record.note(f"{about}: given up: {problem}")
     else:
-        record.cases.append(CaseResult(case, _timings(times, errors), _plan(crew, case)))
+        record.cases.append(CaseResult(case, timings, plan))
     _ask_all(crew, record, about, "release")  # also finds and drops a worker that died
-
-
-def _player(worker: Worker) -> Callable[[], float]:
-    return lambda: worker.ask("go")["seconds"]
-
-
-def _timings(times: dict[str, list[float]], errors: dict[str, float]) -> tuple[Timing, ...]:
-    ours = times.get(TIERCEL)
-    return tuple(
-        Timing(
-            library=name,
-            seconds=spread(own),
-            rounds=len(own),
-            error=errors[name],
-            ratio=paired_ratios(own, ours) if ours and name != TIERCEL else None,
-        )
-        for name, own in times.items()
-    )
 
 
 def _ask_all(

@@ -17,13 +17,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+import numpy as np
+
 from tiercel.bench.accuracy import relative_error
 from tiercel.bench.case import Case
 from tiercel.bench.operands import Operands, make_operands
 from tiercel.bench.overhead import measure_overhead
 from tiercel.bench.peers import Library, matmul_options
 from tiercel.bench.roster import LIBRARIES
-from tiercel.bench.timing import Turn, plan_turn, take_turn, warm_up
+from tiercel.bench.timing import Turn, plan_turn, take_pairs, take_turn, warm_up
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
@@ -55,6 +57,14 @@ def go(bench: Bench) -> dict[str, Any]:
     """One turn: median seconds per call."""
     assert bench.call is not None and bench.turn is not None, "prepare comes before go"
     return {"seconds": take_turn(bench.call, bench.turn)}
+
+
+def beside_numpy(bench: Bench) -> dict[str, Any]:
+    """Seconds per call of ``np.matmul`` and of the library on the same operands."""
+    assert bench.call and bench.turn and bench.operands, "prepare comes before beside_numpy"
+    a, b, out = bench.operands.a, bench.operands.b, bench.operands.out
+    numpys, own = take_pairs(lambda: np.matmul(a, b, out=out), bench.call, bench.turn)
+    return {"numpy": numpys, "own": own}
 
 
 def release(bench: Bench) -> dict[str, Any]:
@@ -100,6 +110,7 @@ def overhead(bench: Bench) -> dict[str, Any]:
 REQUESTS: dict[str, Callable[..., dict[str, Any]]] = {
     "prepare": prepare,
     "go": go,
+    "beside_numpy": beside_numpy,
     "release": release,
     "peak": peak,
     "plan": plan,

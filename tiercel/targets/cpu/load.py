@@ -39,6 +39,11 @@ class Shape:
         return min(self.lanes, 8)
 
 
+#: How far ahead of its use a row-major operand is fetched: runs of a row are short (1 KiB of A,
+#: 256 bytes of B) and the next one lies on another page, where no hardware prefetcher goes. Read
+#: from memory, A at 8.1 instead of 6.4 GB/s, B at 5.4 instead of 4.5 (16 rows: 5.1).
+TILES_AHEAD, ROWS_AHEAD = 1, 4
+
 NAMES = ("rs", "cs", "rows", "cols", "rows_pad", "cols_pad")
 
 
@@ -87,6 +92,7 @@ def _emit_tiles(module: ir.Module, storage: Storage, shape: Shape) -> None:
             with along, f.loop(0, tall) as i:
                 row = at + i.i * rs
                 with f.loop(0, whole, run) as j:
+                    f.prefetch(row + rs * (mr * TILES_AHEAD) + j.i * storage.size)
                     for v in range(0, run, shape.lanes):
                         x = _load(f, storage, shape, row + (j.i + v) * storage.size, shape.lanes)
                         f.store(x, place(tile, i.i, j.i) + v * size)
@@ -138,6 +144,8 @@ def _emit_panels(module: ir.Module, storage: Storage, shape: Shape) -> None:
     with f.loop(0, f.select(full > 0, rows, 0)) as i, f.loop(0, full) as p:
         to = dst + p.i * panel_bytes + i.i * row_bytes
         at = src + i.i * rs + p.i * (nr * storage.size)
+        for line in range(0, nr * storage.size, 64):
+            f.prefetch(at + rs * ROWS_AHEAD + line)
         for v in range(0, nr, lanes):
             x = _load(f, storage, shape, at + v * storage.size, lanes)
             f.store(x, to + v * size, lanes * size)

@@ -67,6 +67,10 @@ def emit(
 
     def each_vector(old) -> None:
         with f.loop(0, rows) as i:
+            # The next tile of this panel, which the next turn over the panels reads: a third less
+            # time for write-back. Prefetching C as well gains nothing.
+            for line in range(0, row_bytes, 64):
+                f.prefetch(tile + (i.i + mr) * row_bytes + line)
             for v in range(vectors):
                 x = f.load(tile + i.i * row_bytes + v * step, vtype, step)
                 finished(x, i.i, v, old(i.i, v))

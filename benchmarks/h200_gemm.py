@@ -23,11 +23,7 @@ from typing import Any
 import click
 import torch
 
-from tiercel import schemes
-from tiercel.lower.accumulator import Cost, accumulate
 from tiercel.targets.hopper import gemm, heuristic
-from tiercel.targets.hopper.fused_product import prepare
-from tiercel.targets.hopper.packed import pack
 
 Player = Callable[[], object]
 
@@ -40,10 +36,6 @@ SMALL = [
     for M in (16, 64, 128, 256, 512)
     for N, K in ((4096, 4096), (14336, 4096), (4096, 8192))
 ]
-FUSED = [
-    (4096, 4096, 4096), (8192, 8192, 8192), (16384, 16384, 16384), (8192, 28672, 8192),
-    (8192, 8192, 28672), (16384, 53248, 16384),
-]  # fmt: skip
 SECONDS, ROUNDS, SETS_BYTES = 0.25, 3, 200 << 20
 
 
@@ -187,36 +179,6 @@ def small(shape: tuple[int, int, int]) -> dict[str, Any]:
             "parts": choice.parts}  # fmt: skip
 
 
-def fused(shape: tuple[int, int, int]) -> dict[str, Any]:
-    """Winograd in one kernel, B packed before; A combined before the product, or inside it."""
-    program = accumulate(schemes.get("winograd"), cost=Cost(registers=1))
-    operands = Operands(*shape)
-    packed = [pack(b, program) for _, b, _ in operands.sets]
-    players = {"vendor": operands.player(operands.vendor), "gemm": operands.player(operands.ours)}
-    for name, inside in (("before", False), ("inside", True)):
-        work = [
-            prepare(a, p, out, inside=inside)
-            for (a, _, out), p in zip(operands.sets, packed, strict=True)
-        ]
-
-        def call(i: int, work: Any = work) -> None:
-            work[i].run(torch.cuda.current_stream().cuda_stream)
-
-        players[name] = operands.player(call)
-    entry = compared(shape, operands.flop, players)
-    entry["errors"] = {name: _error(operands, play) for name, play in players.items()}
-    return entry
-
-
-def _error(operands: Operands, play: Player) -> float:
-    """Relative to float64, on 64 rows, in the Frobenius norm."""
-    operands.turn = len(operands.sets) - 1
-    play()
-    a, b, out = operands.sets[0]
-    wanted = a[:64].double() @ b.double()
-    return ((out[:64].double() - wanted).norm() / wanted.norm()).item()
-
-
 def other(case: tuple[str, int]) -> dict[str, Any]:
     """float8 with one scale and fast accumulation on both sides, and TF32; squares."""
     name, size = case
@@ -259,16 +221,13 @@ def host_overhead() -> dict[str, float]:
 CASES: dict[str, tuple[list[Any], Callable[[Any], dict[str, Any]]]] = {
     "plain": (PLAIN, plain),
     "small": (SMALL, small),
-    "fused": (FUSED, fused),
     "other": ([("float8_e4m3fn", 8192), ("float8_e4m3fn", 4096), ("tf32", 8192)], other),
 }
 
 
 @click.command()
 @click.option("--out", type=click.Path(path_type=Path), required=True)
-@click.option(
-    "--sets", default="host,fused,small,plain,other", help="what to measure, in this order"
-)
+@click.option("--sets", default="host,small,plain,other", help="what to measure, in this order")
 @click.option("--limit", default=120.0, help="seconds after which no further case is started")
 def main(out: Path, sets: str, limit: float) -> None:
     """Measure, print and write."""

@@ -1,6 +1,7 @@
 """``tiercel.matmul``, ``linear``, ``pack`` and ``patch`` on CUDA tensors, judged by float64."""
 
 import time
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -118,13 +119,17 @@ def test_traced_epilogues(dtype):
     assert error(found, F.silu(gate) * up) < tolerance
 
 
+def packed_for_winograd(weight):
+    packed = tiercel.pack(weight.t(), scheme="winograd")
+    assert packed.algorithm == "winograd"
+    return packed
+
+
 @pytest.mark.parametrize("rows", [8192, 16383])
 def test_packed_weights(weight, rows):
     x = normal(rows, 8192, dtype=torch.bfloat16, seed=1)
-    packed = tiercel.pack(weight.t())
-    found = tiercel.linear(x, packed)
-    if packed.algorithm == "winograd":
-        assert last_plan().chosen.algorithm == "winograd"
+    found = tiercel.linear(x, packed_for_winograd(weight), scheme="winograd")
+    assert last_plan().chosen.algorithm == "winograd"
     assert relative(found, x, weight.t()) <= 1.10 * relative(F.linear(x, weight), x, weight.t())
 
 
@@ -153,7 +158,8 @@ def test_data_that_a_scheme_must_not_touch(weight, data):
         x *= 1e-7
     else:
         x *= torch.logspace(-4, 2, len(x), device="cuda")[:, None].bfloat16()
-    found, vendors = tiercel.linear(x, tiercel.pack(weight.t())), F.linear(x, weight)
+    found = tiercel.linear(x, packed_for_winograd(weight), scheme="winograd")
+    vendors = F.linear(x, weight)
     assert torch.equal(found.isnan(), vendors.isnan())
     assert torch.equal(found.isinf(), vendors.isinf())
     rows = vendors.isfinite().all(1)
@@ -198,11 +204,11 @@ def test_captured_on_the_first_call_and_later():
 
 def test_captured_packed_weight(weight):
     x = normal(8192, 8192, dtype=torch.bfloat16, seed=1)
-    packed = tiercel.pack(weight.t())
-    tiercel.linear(x, packed)
+    multiply = partial(tiercel.linear, x, packed_for_winograd(weight), scheme="winograd")
+    multiply()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        found = tiercel.linear(x, packed)
+        found = multiply()
     x.normal_()
     graph.replay()
     assert relative(found, x, weight.t()) <= 1.10 * relative(F.linear(x, weight), x, weight.t())
@@ -271,12 +277,13 @@ def test_workspace_is_as_planned():
 def test_workspace_of_a_packed_weight_is_as_planned(weight):
     x = normal(8192, 8192, dtype=torch.bfloat16, seed=1)
     out = torch.empty(8192, 28672, dtype=torch.bfloat16, device="cuda")
-    packed = tiercel.pack(weight.t())
+    packed = packed_for_winograd(weight)
+    options = replace(DEFAULT, scheme="winograd")
     for _ in range(2):
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_stats()["requested_bytes.all.current"]
-        request = Request(x, weight.t(), None, DEFAULT, packed.form)
+        request = Request(x, weight.t(), None, options, packed.form)
         plan = cuda.plan(request)
         assert plan is not None
         cuda.run(plan, request, out)

@@ -4,43 +4,49 @@ import numpy as np
 import pytest
 import torch
 
+from tiercel.bench.trace.report import report
 from tiercel.lower.epilogue import library
 from tiercel.targets.hopper import heuristic
 from tiercel.targets.hopper.product_epilogue import gemm_epilogue
+from tiercel.targets.hopper.trace import record
 
 pytestmark = pytest.mark.gpu
 
-M, N, K = 300, 520, 192
+# A tail in every dimension and tile; 400 and 1040 leave halves of 200 and 520 columns, which no
+# span of a stored subtile divides; one row; several tiles of 256 columns.
+SHAPES = [(300, 520, 192), (129, 400, 128), (1, 16, 64), (257, 1040, 320)]
+HEAD = 16
+NAMES = [
+    "gelu", "bias", "residual", "swiglu", "geglu", "rope", "rms_statistics", "residual_rms",
+    "cross_entropy",
+]  # fmt: skip
 
 
 def tensor(*shape: int, dtype=torch.bfloat16):
     return torch.randn(shape, device="cuda").to(dtype)
 
 
-def array(x: torch.Tensor) -> np.ndarray:
+def array(x):
+    if not isinstance(x, torch.Tensor):
+        return x
     return (x.double() if x.is_floating_point() else x).cpu().numpy()
 
 
-def cases():
-    """Name → operands."""
+def operands_of(name: str, M: int, N: int):
     return {
-        "gelu": {},
         "bias": {"bias": tensor(N)},
         "residual": {"residual": tensor(M, N)},
-        "swiglu": {},
+        "rope": {
+            "cos": tensor(M, HEAD // 2, dtype=torch.float32),
+            "sin": tensor(M, HEAD // 2, dtype=torch.float32),
+            "rotated": float(N // 2),
+        },
         "residual_rms": {"residual": tensor(M, N), "gamma": tensor(N)},
-        "cross_entropy": {"target": torch.randint(0, N, (M, 1), device="cuda", dtype=torch.int32)},
-    }
+        "cross_entropy": {"target": torch.randint(0, N, (M, 1), device="cuda")},
+    }.get(name, {})
 
 
-@pytest.mark.parametrize("tile", heuristic.CANDIDATES[:2], ids=str)
-@pytest.mark.parametrize(
-    "name", ["gelu", "bias", "residual", "swiglu", "residual_rms", "cross_entropy"]
-)
-def test_outputs_match_the_reference(name: str, tile):
-    epilogue, operands = getattr(library, name), cases()[name]
-    a, b = tensor(M, K), tensor(K, N)
-    got = gemm_epilogue(a, b, epilogue, operands, config=tile)
+def check(got, epilogue, a, b, operands):
     acc = (a.double() @ b.double()).cpu().numpy()
     wanted = epilogue.evaluate(acc, {key: array(x) for key, x in operands.items()})
     assert len(wanted) == len(got)
@@ -53,11 +59,71 @@ def test_outputs_match_the_reference(name: str, tile):
         assert np.linalg.norm(found - value) <= tolerance * np.linalg.norm(value), key
 
 
-def test_one_kernel_launch():
-    a, b = tensor(512, 512), tensor(512, 512)
-    gemm_epilogue(a, b, library.swiglu, {})
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("tile", heuristic.CANDIDATES, ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_outputs_match_the_reference(name: str, tile, shape):
+    M, N, K = shape
+    epilogue, operands = getattr(library, name), operands_of(name, M, N)
+    a, b = tensor(M, K), tensor(K, N)
+    for _ in range(2):  # counters of arrived tiles are back at 0 for the second launch
+        check(gemm_epilogue(a, b, epilogue, operands, config=tile), epilogue, a, b, operands)
+
+
+def test_nothing_is_written_beside_a_pair_map():
+    M, N, K = 100, 400, 128  # 200 columns: three subtiles of 64 and a tail
+    a, b = tensor(M, K), tensor(K, N)
+    around = torch.full((M + 2, N // 2), float("nan"), device="cuda", dtype=torch.bfloat16)
+    for tile in heuristic.CANDIDATES:
+        around.fill_(float("nan"))
+        gemm_epilogue(a, b, library.swiglu, {}, config=tile, out=around[1:-1])
+        assert around[[0, -1]].isnan().all()
+        assert not around[1:-1].isnan().any()
+
+
+def test_row_results_have_the_same_bits_each_time():
+    a, b = tensor(500, 256), tensor(256, 4096)
+    operands = {"target": torch.randint(0, 4096, (500, 1), device="cuda")}
+    first, *others = (
+        gemm_epilogue(a, b, library.cross_entropy, operands)["lse"].clone() for _ in range(5)
+    )
+    assert all(torch.equal(first, other) for other in others)
+
+
+def test_a_graph_replays_reductions():
+    a, b = tensor(256, 256), tensor(256, 512)
+    gemm_epilogue(a, b, library.rms_statistics, {})
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        got = gemm_epilogue(a, b, library.rms_statistics, {})
+    for _ in range(3):
+        a.normal_()
+        graph.replay()
+        check(got, library.rms_statistics, a, b, {})
+
+
+@pytest.mark.parametrize("name", ["swiglu", "residual_rms", "cross_entropy"])
+def test_one_kernel_launch(name: str):
+    a, b, operands = tensor(512, 512), tensor(512, 512), operands_of(name, 512, 512)
+    gemm_epilogue(a, b, getattr(library, name), operands)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        gemm_epilogue(a, b, library.swiglu, {})
+        gemm_epilogue(a, b, getattr(library, name), operands)
         torch.cuda.synchronize()
     kernels = [e for e in profile.events() if e.device_type == torch.autograd.DeviceType.CUDA]
-    assert [e.name for e in kernels if "mem" not in e.name.lower()] == ["gemm"]
+    assert [e.name for e in kernels] == ["gemm"]
+
+
+@pytest.mark.parametrize("schedule", ["pingpong", "cooperative"])
+def test_a_traced_kernel_marks_every_tile(schedule: str):
+    tile = next(x for x in heuristic.CANDIDATES if x.schedule == schedule)
+    recording = record(tensor(1024, 512), tensor(2048, 512).t(), tile=tile)
+    lanes = [
+        recording.lane(cta, group) for cta in range(len(recording.marks)) for group in range(3)
+    ]
+    assert all((np.diff(lane.clock) >= 0).all() for lane in lanes)
+    tiles = sum(int(lane.of("done").sum()) for lane in lanes)
+    expected = 1024 // tile.m * 2048 // tile.n
+    assert tiles == expected * (2 if schedule == "cooperative" else 1)
+    found = report(recording)
+    assert 0 < found.tensor_busy < 1
+    assert 0 < found.multiplying < 1

@@ -1,57 +1,96 @@
 """Schemes fused into the Hopper kernel, judged by exact integers and by the vendor's error."""
 
+import math
+
 import pytest
 import torch
 
 from tiercel import schemes
-from tiercel.errors import TiercelValueError
+from tiercel.errors import TiercelTypeError, TiercelValueError
 from tiercel.lower.accumulator import Cost, accumulate
+from tiercel.lower.recipe import Guard
 from tiercel.targets.hopper.fused_product import prepare
+from tiercel.targets.hopper.fused_schedule import Combining
 from tiercel.targets.hopper.packed import pack
+from tiercel.targets.hopper.verdict import Judge
 
 pytestmark = pytest.mark.gpu
 
-SIZES = [(1024, 1024, 512), (1008, 1200, 320), (2064, 784, 1200)]
-WINOGRAD = accumulate(schemes.get("winograd"), cost=Cost(registers=1))
+SIZES = [(1024, 1024, 512), (2064, 784, 1200)]
+WAYS = {
+    "before": Combining(),
+    "beside": Combining("beside"),
+    "beside, heads ahead": Combining("beside", split=2),
+    "first turn": Combining("first", 2),
+    "first turn, heads ahead": Combining("first", 2, split=1),
+}
 
 
-def integers(rows: int, columns: int, dtype: torch.dtype, transposed: bool):
+def program(name: str):
+    return accumulate(schemes.get(name), cost=Cost(registers=1))
+
+
+WINOGRAD = program("winograd")
+
+
+@pytest.fixture(params=WAYS.values(), ids=list(WAYS))
+def combining(request: pytest.FixtureRequest) -> Combining:
+    return request.param
+
+
+def integers(rows: int, columns: int, dtype: torch.dtype, transposed: bool = False):
     shape = (columns, rows) if transposed else (rows, columns)
     values = torch.randint(-1, 2, shape, device="cuda").to(dtype)
     return values.t() if transposed else values
 
 
-def product(a, b, inside: bool, program=WINOGRAD):
+def product(a, b, combining=None, program=WINOGRAD, dynamic=False, judge=None):
     """A·B with every byte of output and workspace poisoned before."""
     out = torch.full((a.shape[0], b.shape[1]), float("nan"), device="cuda", dtype=a.dtype)
-    work = prepare(a, pack(b, program), out, inside=inside)
-    for memory in work.workspace:
+    right = b if dynamic else pack(b, program)
+    work = prepare(a, right, out, program=program, combining=combining, judge=judge)
+    for memory in work.workspace[:-1]:
         memory.fill_(float("nan"))
     for _ in range(2):  # counters and flag start afresh each time
         work.run(torch.cuda.current_stream().cuda_stream)
-    return out
+    return out, work.workspace.flags[0].item()
 
 
-@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize(
     ("dtype", "a_transposed", "b_transposed"),
     [
-        (torch.bfloat16, False, False),
         (torch.bfloat16, False, True),
         (torch.bfloat16, True, False),
-        (torch.bfloat16, True, True),
         (torch.float16, False, True),
+        (torch.float16, True, False),
+        (torch.float32, False, True),
     ],
 )
 @pytest.mark.parametrize(("M", "N", "K"), SIZES)
-def test_integers_are_exact(M, N, K, a_transposed, b_transposed, dtype, inside):
+def test_integers_are_exact(M, N, K, dtype, a_transposed, b_transposed, dynamic, combining):
     a, b = integers(M, K, dtype, a_transposed), integers(K, N, dtype, b_transposed)
-    assert torch.equal(product(a, b, inside), (a.float() @ b.float()).to(dtype))
+    out, refused = product(a, b, combining, dynamic=dynamic)
+    assert not refused
+    assert torch.equal(out, (a.double() @ b.double()).to(dtype))
 
 
-@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "name", ["strassen", "accurate", "lean-2x2x3", "hopcroft-kerr-2x3x3", "laderman"]
+)
+def test_other_schemes(name: str, dtype: torch.dtype):
+    made = program(name)
+    M, N, K = 272 * made.m, 520 * made.n, 192 * made.k
+    a, b = integers(M, K, dtype), integers(K, N, dtype, True)
+    out, refused = product(a, b, program=made)
+    assert not refused
+    assert torch.equal(out, (a.float() @ b.float()).to(dtype))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize(("scale_a", "scale_b"), [(1, 1), (30, 1e-3), (0.02, 100)])
-def test_error_is_near_the_vendors(inside: bool, scale_a: float, scale_b: float):
+def test_error_is_near_the_vendors(dynamic: bool, scale_a: float, scale_b: float, combining):
     a = (scale_a * torch.randn(2048, 4096, device="cuda")).bfloat16()
     b = (scale_b * torch.randn(4096, 1024, device="cuda")).bfloat16()
     reference = a.double() @ b.double()
@@ -59,18 +98,58 @@ def test_error_is_near_the_vendors(inside: bool, scale_a: float, scale_b: float)
     def error(x):
         return ((x.double() - reference).norm() / reference.norm()).item()
 
-    assert error(product(a, b, inside)) <= 1.10 * error(a @ b)
+    out, refused = product(a, b, combining, dynamic=dynamic)
+    assert not refused
+    assert error(out) <= 1.10 * error(a @ b)
 
 
-@pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), 1e6])
-def test_what_planes_cannot_hold_falls_back(inside: bool, value: float):
+def test_what_planes_cannot_hold_falls_back(value: float, combining):
     a = torch.randn(1024, 512, device="cuda").bfloat16()
     b = torch.randn(512, 1024, device="cuda").bfloat16()
     a[5, 7] = value
-    out, vendor = product(a, b, inside), a @ b
+    (out, refused), vendor = product(a, b, combining), a @ b
+    assert refused
     assert torch.equal(out.isfinite(), vendor.isfinite())
     assert (out[6:].float() - vendor[6:].float()).norm() <= 5e-3 * vendor[6:].float().norm()
+
+
+def largest_and_least(x) -> tuple[float, float]:
+    """Mean magnitudes of 128 neighbours along the last dimension."""
+    means = x.float().abs().unflatten(-1, (-1, 128)).mean(-1)
+    return means.max().item(), means.min().item()
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_guard_knows_both_operands_scales(dtype: torch.dtype, transposed: bool, combining):
+    a = torch.randn(1024, 1024, device="cuda").to(dtype)
+    b = torch.randn(1024, 1536, device="cuda").to(dtype)
+    if transposed:
+        a, b = a.t().contiguous().t(), b.t().contiguous().t()
+    ratio = math.prod(most / least for most, least in map(largest_and_least, (a, b.t())))
+    for limit, refuses in ((1.01 * ratio, 0), (0.99 * ratio, 1)):
+        judge = Judge(Guard(limit, 1e30), (0.0, 0.0))
+        out, refused = product(a, b, combining, dynamic=True, judge=judge)
+        assert refused == refuses
+        assert (out.float() - a.float() @ b.float()).norm() <= 5e-3 * out.float().norm()
+    for floors in ((1.0, 0.0), (0.0, 1.0)):
+        judge = Judge(Guard(1e30, 1e30), floors)
+        assert product(a, b, combining, dynamic=True, judge=judge)[1]
+
+
+def test_a_weight_that_changed_is_refused():
+    a, b = integers(512, 512, torch.bfloat16), integers(512, 512, torch.bfloat16)
+    places = torch.tensor([3, 70], device="cuda")
+    judge = Judge(Guard(math.inf, 1e30), (0.0, 0.0), samples=(places, b.flatten()[places]))
+    packed, out = pack(b, WINOGRAD), torch.empty_like(a)
+    work = prepare(a, packed, out, judge=judge)
+    stream = torch.cuda.current_stream().cuda_stream
+    for change, refuses in ((0, 0), (2, 1)):
+        b[0, 70] += change
+        work.run(stream)
+        assert work.workspace.flags[0].item() == refuses
+        assert torch.equal(out, a @ b)
 
 
 def test_refusals():
@@ -78,3 +157,8 @@ def test_refusals():
         pack(torch.full((512, 512), float("inf"), device="cuda").bfloat16(), WINOGRAD)
     with pytest.raises(TiercelValueError, match="does not divide"):
         pack(torch.ones(511, 512, device="cuda").bfloat16(), WINOGRAD)
+    a = torch.ones(512, 512, device="cuda").bfloat16()
+    with pytest.raises(TiercelTypeError, match="takes both as"):
+        prepare(a, a.half(), a, program=WINOGRAD)
+    with pytest.raises(TiercelValueError, match="program is missing"):
+        prepare(a, a, a)

@@ -1,5 +1,8 @@
 """The CUDA C++ that is generated: complete, readable, and laid out as the host packs it."""
 
+import math
+import re
+
 import numpy as np
 import pytest
 
@@ -39,7 +42,7 @@ def test_elementwise_values_share_a_loop_and_shared_ones_a_variable():
         "#pragma unroll",
         "for (int i = 0; i < 2; ++i) {",
         "const float t0 = acc[i] + rows.bias[i];",
-        "outputs.out[i] = t0 * normal_cdf(t0);",
+        "outputs.out[i] = t0 * normal_cdf16(t0);",
         "}",
     ]
 
@@ -161,3 +164,61 @@ def test_packing_fills_defaults_and_misses_operands_by_name():
 
 def test_the_prelude_includes_nothing():
     assert "#include" not in prelude()
+
+
+def test_only_results_of_16_bits_get_the_short_normal_cdf():
+    def calls(dtype):
+        return "normal_cdf16(" in source(ep.gelu.bind((M, N), {}, None, dtype))
+
+    assert calls("bfloat16")
+    assert calls("float16")
+    assert not calls("float32")
+    reduced = tiercel.epilogue(lambda acc: {"out": ep.gelu(acc), "sum": ep.row_sum(ep.gelu(acc))})
+    assert "normal_cdf16(" not in source(reduced.bind((M, N), {}, None, "bfloat16"))
+
+
+def test_the_short_normal_cdf_errs_less_than_float16_rounds():
+    text = prelude().split("float normal_cdf16(float x) {")[1].split("}")[0]
+    coefficients = [np.float32(x) for x in re.findall(r"(-?[\d.]+(?:e-\d+)?)f[;)]", text)]
+    limit, *coefficients = coefficients
+    assert (limit, len(coefficients)) == (25, 6)
+    x = np.linspace(-9, 9, 20001, dtype=np.float32)
+    q = np.zeros_like(x)
+    for coefficient in coefficients:
+        q = q * np.minimum(x * x, limit) + coefficient
+    found = 1 / (1 + np.exp2((q * x).astype(float)))
+    exact = np.array([math.erfc(-value / math.sqrt(2)) / 2 for value in x.tolist()])
+    inside = abs(x) <= 5
+    assert (abs(found / exact - 1)[inside]).max() < 2**-11
+    assert (abs(x * (found - exact))[~inside]).max() < 1e-6
+
+
+def test_lanes_of_16_bits_stay_packed_until_they_are_used():
+    text = source(ep.residual.bind((M, N), {"residual": Array((M, N), "bfloat16")}))
+    assert "Packed<bf16, 2> residual;" in text
+    text = source(ep.residual.bind((M, N), {"residual": Array((M, N), "float32")}))
+    assert "float residual[2];" in text
+    strided = Array((M, N), "bfloat16", (1, M))
+    assert "float residual[2];" in source(ep.residual.bind((M, N), {"residual": strided}))
+
+
+def test_a_period_that_is_a_power_of_two_is_no_division():
+    def load(period):
+        arrays = {"cos": Array((M, period)), "sin": Array((M, period)), "rotated": Array(None)}
+        text = source(ep.rope.bind((M, 96), arrays, None, "bfloat16"))
+        return next(line.strip() for line in text.splitlines() if "values.cos[0] =" in line)
+
+    assert load(16).endswith("[(col / 2) & (p.cos.period - 1)]);")
+    assert load(12).endswith("[(col / 2) % p.cos.period]);")
+
+
+def test_rows_may_be_finished_in_the_kernel():
+    instance = ep.cross_entropy.bind((M, N), {"target": Array((M, 1), "int64")})
+    text = source(instance)
+    assert "partials.lse = load_partial(p.lse, batch, row, block);" in text
+    assert "store_partial(p.lse_result, batch, row, 0, finished(partials.lse));" in text
+    assert "store_partial(p.picked_result, batch, row, 0, partials.picked);" in text
+    result = Array((M, 1), "float32", None, 4096)
+    packed = pack_params(instance, N, {"target": result, "lse_result": result})
+    found = np.frombuffer(packed, params_dtype(instance))[0]
+    assert found["_lse_result"].item() == (4096, 0, 1, 0)

@@ -13,11 +13,10 @@ import pytest
 
 from tiercel import schemes
 from tiercel.lower.accumulator import Cost, accumulate
-from tiercel.lower.epilogue import Array, bind, library
 from tiercel.targets.hopper import compile as nvrtc
-from tiercel.targets.hopper import fused, heuristic, planes, source, split
+from tiercel.targets.hopper import fused, fused_source, heuristic, planes, source, split
 from tiercel.targets.hopper.config import Config, Tile
-from tiercel.targets.hopper.epilogue import epilogue_text, staged_output
+from tiercel.targets.hopper.fused_params import NOTHING, SchemeParams
 from tiercel.targets.hopper.params import Params
 
 FIRST = heuristic.CANDIDATES[0]
@@ -84,29 +83,31 @@ def winograd():
     return accumulate(schemes.get("winograd"), cost=Cost(registers=1))
 
 
-def fused_config(blocks: int) -> Config:
-    tile = Tile(128, 256, 3 if blocks else 4, "cooperative", 2, 1, blocks)
+def fused_config(beside: bool = False) -> Config:
+    stages, blocks = (3, 4) if beside else (4, 0)
+    tile = Tile(128, 256, stages, "cooperative", cluster_m=2, combine_blocks=blocks)
     return Config(tile, "bfloat16", "bfloat16", False, False)
 
 
-@pytest.mark.parametrize("inside", [False, True])
-def test_fused_kernel(winograd, inside: bool):
-    lowered = fused.lower(winograd, "bfloat16", inside)
-    sass = assembly(source.text(fused_config(4 if inside else 0), lowered.kernel))
-    assert count("HGMMA", sass) == 4 * winograd.multiplies
+@pytest.mark.parametrize("where", ["before", "beside", "first"])
+def test_fused_kernel(winograd, where: str):
+    lowered = fused.lower(winograd, "bfloat16", where != "before", where == "first")
+    text = fused_source.text(fused_config(where == "beside"), lowered, where == "first")
+    sass = assembly(text)
+    assert count("HGMMA", sass) == 4 * 2  # a loop for each of two types
+    # One k-tile stays in flight: nothing waits for all but the end of a product.
+    assert len(re.findall("WARPGROUP.DEPBAR.LE gsb0, 0x1", sass)) == 2
+    assert len(re.findall("WARPGROUP.DEPBAR.LE gsb0, 0x0", sass)) == 2
     for loop in re.findall(r"HGMMA[^\n]*UP0.*?gsb0", sass, re.DOTALL):
         assert count("LDL", loop) == count("STL", loop) == 0
 
 
-@pytest.mark.parametrize("name", ["swiglu", "residual_rms"])
-def test_epilogues_need_no_local_memory(name: str):
-    row, whole = Array((512,), "bfloat16"), Array((512, 512), "bfloat16")
-    operands = {"swiglu": {}, "residual_rms": {"residual": whole, "gamma": row}}[name]
-    instance = bind(getattr(library, name), (512, 512), operands, dtype="bfloat16")
-    epilogue = epilogue_text(instance, staged_output(instance, 512))
-    config = CONFIGS["cooperative-128x256"]
-    sass = assembly(source.text(config, source.plain_program("bfloat16"), epilogue))
-    assert count("LDL", sass) == count("STL", sass) == 0
+def test_accumulator_stays_in_registers_in_a_large_program():
+    """What is in local memory is one scale for each slot, and loop counters."""
+    program = accumulate(schemes.get("laderman"), cost=Cost(registers=1))
+    sass = assembly(fused_source.text(fused_config(), fused.lower(program, "bfloat16")))
+    assert count("LDL", sass) < 64
+    assert count("STL", sass) < 64
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -117,21 +118,37 @@ def test_small_kernels(winograd, dtype: str):
     assert count("LDG", assembly(split.text(dtype))) >= 1
 
 
-@pytest.mark.parametrize("blocks", [1, 4])
-def test_argument_has_the_layout_that_the_kernel_reads(blocks: int, winograd):
-    lowered = fused.lower(winograd, "bfloat16", inside=blocks > 1)
-    program = lowered.kernel if blocks > 1 else source.plain_program("bfloat16")
-    config = fused_config(blocks if blocks > 1 else 0)
-    maps = program.a_planes + program.b_planes + program.d_blocks
-    content = Params(
-        maps=(bytes(128),) * maps, block_rows=0, block_columns=0, tile_columns=0, k_tiles=0,
-        cluster_rows=0, cluster_columns=0, batches=0, group=0, a_batch_step=0, b_batch_step=0,
-        alpha=0, beta=0, combination=bytes(64 + 8 * blocks),
-    ).pack()  # fmt: skip
-    text = source.text(config, program)
+def declared(text: str, size: int, struct: str, config: Config) -> None:
+    """Compile the assertion that a kernel's argument has ``size`` bytes."""
     layout = f"""
-static_assert(sizeof(Params<Config>) == {len(content)});
+static_assert(sizeof({struct}) == {size});
 static_assert(Layout<Config>::bytes <= {config.tile.shared_bytes});
 extern "C" __global__ void none() {{}}
 """
-    nvrtc.cubin(text[: text.index("struct Program")] + layout, "layout")
+    nvrtc.cubin(text + layout, "layout")
+
+
+def test_argument_has_the_layout_that_the_kernel_reads():
+    config = CONFIGS["cooperative-128x256"]
+    content = Params(
+        maps=(bytes(128),) * 3, block_rows=0, block_columns=0, tile_columns=0, k_tiles=0,
+        cluster_rows=0, cluster_columns=0, batches=0, group=0, a_batch_step=0, b_batch_step=0,
+        alpha=0, beta=0,
+    ).pack()  # fmt: skip
+    text = source.text(config, source.plain_program("bfloat16"))
+    declared(text[: text.index("struct Program")], len(content), "Params<Config>", config)
+
+
+@pytest.mark.parametrize(("left", "right"), [(False, False), (True, False), (True, True)])
+def test_fused_argument_has_the_layout_that_the_kernel_reads(winograd, left: bool, right: bool):
+    lowered, config = fused.lower(winograd, "bfloat16", left, right), fused_config()
+    maps = len(lowered.a_planes) + len(lowered.b_planes) + 4
+    combination = bytes(72 + 4 * 8)
+    content = SchemeParams(
+        (bytes(128),) * maps, combination if left else NOTHING, combination if right else NOTHING,
+        scratch=0, heads=0, gate=0, gate_value=0, block_rows=0, block_columns=0, tile_columns=0,
+        k_tiles=0, cluster_rows=0, cluster_columns=0, group=0, first_turn=0, workers=0,
+        left_workers=0, split=0, alpha=0, plane_scale=1,
+    ).pack()  # fmt: skip
+    text = fused_source.text(config, lowered, left)
+    declared(text[: text.index("extern")], len(content), "SchemeParams<Scheme>", config)

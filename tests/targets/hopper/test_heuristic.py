@@ -23,6 +23,26 @@ def test_only_what_may_be_split_is():
     assert heuristic.choose(16, 512, 8192, 4, SMS).parts == 1
 
 
+def test_k_is_split_in_a_cluster_where_half_the_multiprocessors_would_idle():
+    for M in (1, 64, 128):
+        assert heuristic.choose(M, 4096, 4096, 1, SMS).tile.cluster_k == 2
+        assert heuristic.choose(M, 4096, 4096, 1, SMS, splits=False).tile.cluster_k == 1
+    assert heuristic.choose(8192, 8192, 8192, 1, SMS).tile.cluster_k == 1
+    assert heuristic.choose(64, 4096, 256, 1, SMS).tile.cluster_k == 1
+
+
+def test_fragments_take_tiles_of_one_block():
+    for M in (16, 300, 8192):
+        assert heuristic.choose(M, 4096, 4096, 1, SMS, fragments=True).tile.blocks == 1
+
+
+def test_large_products_take_the_tile_with_the_least_traffic():
+    first = heuristic.CANDIDATES[0]
+    for M, N, K in ((4096, 4096, 4096), (8192, 28672, 4096), (8192, 57344, 8192)):
+        assert heuristic.choose(M, N, K, 1, SMS).tile == first
+        assert heuristic.choose_promoted(M, N, 2 * K, SMS) == first
+
+
 def test_estimate_grows_with_the_product():
     tile = heuristic.CANDIDATES[0]
     sizes = [1024, 2048, 4096, 8192, 16384]

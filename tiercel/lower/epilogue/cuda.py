@@ -39,6 +39,10 @@ fragments of WGMMA lie in registers)::
       // The same for ColumnPartials, which belong to the columns of one pair:
       static void store_column_partials(const Params&, int batch, int block, int col,
                                         const ColumnPartials&);
+      // Of rows, the kernel may also finish: a warp reads the partial results that all warps wrote
+      // (behind a fence), merges them, and writes each row's result.
+      static RowPartials load_row_partials(const Params&, int batch, int row, int block);
+      static void store_row_results(const Params&, int batch, int row, const RowPartials&);
     };
 
 The host fills ``Params`` with ``cuda_params.pack_params``. A kernel that brings a tile operand to
@@ -56,8 +60,9 @@ Row partials are complete per thread for one row: a loop over the pairs of a row
 ``RowPartials``; in a WGMMA fragment the masks that combine a row's four threads are 1 and 2. Column
 partials belong to one pair of columns, so that a kernel with columns outside and rows inside holds
 one at a time; the masks that combine the eight threads of a column are 4, 8 and 16. What is written
-is finished by ``reference.finish``: partials of rows are (B, M, blocks), of columns
-(B, blocks, columns), float32; those of a log-sum-exp have pairs (largest, sum).
+is finished by ``store_row_results`` in the kernel (results (B, M, 1), summed in the order of the
+kernel's choice), or behind it as by ``reference.finish``: partials of rows are (B, M, blocks), of
+columns (B, blocks, columns), float32; those of a log-sum-exp have pairs (largest, sum).
 """
 
 from __future__ import annotations
@@ -71,12 +76,14 @@ from tiercel.lower.epilogue.cuda_memory import (
     HOLDERS,
     from_lane,
     load,
+    load_partials,
     members,
     merge,
     params,
     partial_members,
     partials,
     store_partials,
+    store_results,
     store_tile,
 )
 from tiercel.lower.epilogue.cuda_names import identifier, storage
@@ -222,6 +229,19 @@ def _partials(instance: Instance, over: str) -> list[str]:
             f"    const Params& p, int batch, {where}, const {struct}& partials)",
             store_partials(instance, over),
         ),
+        *(_row_results(instance) if over == "row" else []),
+    ]
+
+
+def _row_results(instance: Instance) -> list[str]:
+    where = "const Params& p, int batch, int row"
+    loaded = load_partials(instance)
+    filled = ["RowPartials partials;", *loaded, "return partials;"] if loaded else ["return {};"]
+    return [
+        f"{_INLINE}RowPartials load_row_partials(",
+        *_block(f"    {where}, int block)", filled),
+        f"{_INLINE}void store_row_results(",
+        *_block(f"    {where}, const RowPartials& partials)", store_results(instance)),
     ]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tiercel.lower.epilogue.cuda_names import identifier, storage
 from tiercel.lower.epilogue.graph import Node
-from tiercel.lower.epilogue.instance import Instance
+from tiercel.lower.epilogue.instance import DTYPES, Instance
 from tiercel.lower.epilogue.operations import (
     ATOM,
     CHOICE,
@@ -29,6 +29,9 @@ CALLS = {
     "tanh": "tanhf", "erf": "erff", "normal_cdf": "normal_cdf", "sigmoid": "sigmoid",
     "sqrt": "sqrtf", "rsqrt": "rsqrtf",
 }  # fmt: skip
+
+#: What takes their place where every output is rounded to 16 bits or fewer.
+SHORT_CALLS = {"normal_cdf": "normal_cdf16"}
 
 #: Kind of operand -> the argument of `apply` that holds its values.
 HOLDER = {
@@ -88,10 +91,16 @@ def expression(
         return " ".join(_choice(args)), CHOICE
     operation = OPERATIONS[x.op]
     if not operation.symbol:
-        return f"{CALLS[x.op]}({', '.join(text for text, _ in args)})", ATOM
+        return f"{_call(x.op, instance)}({', '.join(text for text, _ in args)})", ATOM
     if operation.binds == COMPARISON:
         args = _compared(x, args, instance)
     return infix(operation.symbol, operation.binds, args), operation.binds
+
+
+def _call(op: str, instance: Instance) -> str:
+    """The function that computes ``op``: a shorter one where the results have 16 bits at most."""
+    short = not instance.partials and all(DTYPES[x.dtype] <= 2 for x in instance.outputs)
+    return SHORT_CALLS.get(op, CALLS[op]) if short else CALLS[op]
 
 
 def number(value: float) -> str:

@@ -30,7 +30,8 @@ def params(instance: Instance) -> list[str]:
             members.append(f"{kind}<const {storage(x.dtype)}> {name};")
     members += [f"Array<{storage(x.dtype)}> {identifier(x.name)};" for x in instance.outputs]
     members += [f"Array<{partial_type(x)}> {identifier(x.name)};" for x in instance.partials]
-    return members
+    rows = partials(instance, "row")
+    return members + [f"Array<float> {identifier(x.name)}_result;" for x in rows]
 
 
 def is_repeated(x: Operand) -> bool:
@@ -51,13 +52,16 @@ def used(instance: Instance, holder: str) -> list[Operand]:
 
 def members(instance: Instance, holder: str) -> list[str]:
     """Members of the struct of a holder."""
-    return [
-        f"{value_type(x.dtype)} {identifier(x.name)}{_lanes_of(x)};" for x in used(instance, holder)
-    ]
+    return [_member(x) for x in used(instance, holder)]
 
 
-def _lanes_of(x: Operand) -> str:
-    return f"[{lanes(x.width)}]" if x.kind in ("row", "tile") else ""
+def _member(x: Operand) -> str:
+    name, count = identifier(x.name), lanes(x.width)
+    if x.kind not in ("row", "tile"):
+        return f"{value_type(x.dtype)} {name};"
+    if x.layout == "vector" and count > 1 and x.dtype in ("bfloat16", "float16"):
+        return f"Packed<{storage(x.dtype)}, {count}> {name};"
+    return f"{value_type(x.dtype)} {name}[{count}];"
 
 
 def load(instance: Instance, holder: str) -> list[str]:
@@ -80,17 +84,17 @@ def _load(x: Operand, even: bool) -> list[str]:
 def _load_repeated(x: Operand, name: str, start: str) -> list[str]:
     position, count = _POSITION[x.width or 0], lanes(x.width)
     step = f" * p.{name}.column" if x.layout == "strided" else ""
+    period = f"& (p.{name}.period - 1)" if x.masked else f"% p.{name}.period"
     if x.layout == "vector" and count > 1:
-        at = f"{_bracketed(position)} % p.{name}.period"
+        at = f"{_bracketed(position)} {period}"
+        at = f"({at})" if x.masked else at
         return [f"load_lanes(values.{name}, {start} + {at});"]
-    return [
-        line.replace(" + 0)", ")")
-        for i in range(count)
-        for line in (
-            f"values.{name}[{i}] = "
-            f"widened({_bracketed(start)}[({position} + {i}) % p.{name}.period{step}]);",
-        )
-    ]
+    lines = []
+    for i in range(count):
+        at = f"({position} + {i})" if i else _bracketed(position)
+        at = f"({at} {period}){step}" if step else f"{at} {period}"
+        lines.append(f"values.{name}[{i}] = widened({_bracketed(start)}[{at}]);")
+    return lines
 
 
 def _start(x: Operand, name: str) -> str:
@@ -183,6 +187,22 @@ def store_partials(instance: Instance, over: str) -> list[str]:
         valid = str(lanes(x.width)) if instance.even else "valid_lanes(p, col)"
         lines.append(f"store_lanes({at}, partials.{name}, 1, {valid});")
     return lines
+
+
+def load_partials(instance: Instance) -> list[str]:
+    """Lines that fill ``partials`` with the partial results of one row and block."""
+    names = [identifier(x.name) for x in partials(instance, "row")]
+    return [f"partials.{name} = load_partial(p.{name}, batch, row, block);" for name in names]
+
+
+def store_results(instance: Instance) -> list[str]:
+    """Lines that write what a row's partial results come to."""
+    names = [(identifier(x.name), x.kind) for x in partials(instance, "row")]
+    return [
+        f"store_partial(p.{name}_result, batch, row, 0, "
+        + (f"finished(partials.{name}));" if kind == "logsumexp" else f"partials.{name});")
+        for name, kind in names
+    ]
 
 
 def _elements(x: Partial) -> list[str]:

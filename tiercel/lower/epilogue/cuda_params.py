@@ -9,7 +9,7 @@ import numpy as np
 
 from tiercel.errors import TiercelValueError
 from tiercel.lower.epilogue.cuda_memory import is_repeated
-from tiercel.lower.epilogue.instance import Array, Instance
+from tiercel.lower.epilogue.instance import Array, Instance, Partial
 
 _ARRAY = np.dtype(
     [("data", np.uint64), ("batch", np.int64), ("row", np.int64), ("column", np.int64)], align=True
@@ -27,6 +27,7 @@ def params_dtype(instance: Instance) -> np.dtype:
         by_pointer = _REPEATED if is_repeated(x) else _ARRAY
         fields.append((x.name, np.dtype(np.float32) if x.by_value else by_pointer))
     fields += [(x.name, _ARRAY) for x in (*instance.outputs, *instance.partials)]
+    fields += [(result_name(x), _ARRAY) for x in instance.partials if x.over == "row"]
     return np.dtype([(f"_{name}", kind) for name, kind in fields], align=True)
 
 
@@ -36,7 +37,8 @@ def pack_params(instance: Instance, N: int, values: Mapping[str, Array | float])
     ``values`` has a number for each operand that is passed by value (unless it has a default) and
     an `Array` with its address for each other operand, output and partial result. Partial results
     of rows are (B, M, blocks) or (M, blocks), of columns (B, blocks, columns) or (blocks,
-    columns); those of a log-sum-exp count pairs. An output that is left out has a null pointer.
+    columns); those of a log-sum-exp count pairs. What is finished of rows in the kernel goes to the
+    arrays of ``result_name``, (B, M, 1) or (M, 1). An output that is left out has a null pointer.
 
     Raises ``TiercelValueError`` for an operand that is missing.
     """
@@ -56,11 +58,17 @@ def pack_params(instance: Instance, N: int, values: Mapping[str, Array | float])
             filled[f"_{x.name}"] = _described(value) + ((period,) if is_repeated(x) else ())
         else:
             filled[f"_{x.name}"] = value
-    for x in (*instance.outputs, *instance.partials):
-        value = values.get(x.name)
+    rows = [result_name(x) for x in instance.partials if x.over == "row"]
+    for name in (*(x.name for x in (*instance.outputs, *instance.partials)), *rows):
+        value = values.get(name)
         if isinstance(value, Array):
-            filled[f"_{x.name}"] = _described(value)
+            filled[f"_{name}"] = _described(value)
     return filled.tobytes()
+
+
+def result_name(x: Partial) -> str:
+    """Key of the array of a row's results, beside that of its partial results."""
+    return f"{x.name}_result"
 
 
 def _as_column(vector: Array) -> Array:

@@ -47,7 +47,11 @@ class Array:
 
 @dataclass(frozen=True)
 class Operand:
-    """A parameter as this product passes it. ``by_value``: a number, not an array."""
+    """A parameter as this product passes it.
+
+    ``by_value``: a number, not an array. ``masked``: the period of a repeated one is a power of
+    two, so that a mask takes the place of a division.
+    """
 
     name: str
     kind: Kind
@@ -55,6 +59,7 @@ class Operand:
     dtype: str
     batched: bool = False
     repeated: bool = False
+    masked: bool = False
     by_value: bool = False
     layout: Layout = "unit"
 
@@ -143,7 +148,8 @@ def bind(
         placed.append(
             Operand(
                 name, where.kind, wide, array.dtype, where.batched,
-                repeated=name in repeated, by_value=array.shape is None,
+                repeated=name in repeated, masked=name in repeated and _is_power(array.shape),
+                by_value=array.shape is None,
                 layout=_layout(array, wide, even),
             )
         )  # fmt: skip
@@ -180,6 +186,11 @@ def with_defaults(epilogue: Epilogue, given: Mapping[str, Array]) -> dict[str, A
             f"{'; '.join(what)}; allowed: the operands of the epilogue {epilogue.name!r}, {listed}"
         )
     return {name: given.get(name, Array(None)) for name in epilogue.parameters}
+
+
+def _is_power(shape: Shape | None) -> bool:
+    """Whether the number of columns is a power of two."""
+    return bool(shape) and shape[-1] > 0 and shape[-1] & (shape[-1] - 1) == 0
 
 
 def _check_repeats(name: str, array: Array, width: int | None, acc: Shape) -> None:

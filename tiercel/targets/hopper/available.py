@@ -5,6 +5,22 @@ from __future__ import annotations
 from functools import cache
 
 
+def device_of_address(address: int) -> int | None:
+    """Number of the CUDA device that memory belongs to; None where there is no telling.
+
+    >>> device_of_address(0) is None
+    True
+    """
+    try:
+        from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue]
+
+        kind = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+        status, device = driver.cuPointerGetAttribute(kind, address)
+    except (ImportError, RuntimeError):  # no bindings, or no driver
+        return None
+    return int(device) if int(status) == 0 else None
+
+
 @cache
 def available(device: int = 0) -> str | None:
     """``None`` when the kernels run on CUDA device ``device``, else one line that says why not.

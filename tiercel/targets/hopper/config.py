@@ -9,13 +9,16 @@ from tiercel.errors import TiercelValueError
 
 Schedule = Literal["cooperative", "pingpong"]
 DType = str  # a key of ITEM_BYTES
+Scaling = Literal["none", "number", "vectors", "blocks"]  # see ``scales.py``
 
 SHARED_BYTES = 232_448  # 227 KiB: what one block of an H100 or H200 may use
 CONSUMERS = 2
 THREADS = 128 * (1 + CONSUMERS)
 ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "float8_e4m3fn": 1, "float8_e5m2": 1}
 OUTPUTS = ("bfloat16", "float16", "float32")
+MOST_SLOTS = 32  # sums that a scheme saves in L2 at a time: each has a barrier
 SUBTILE_BYTES = 64 * 128  # staged output: 64 rows of one swizzle span
+MOST_GROUPS = 512  # as in ``kernels/grouped.cuh``
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,8 @@ class Tile:
     """Tile sizes of one CTA, ring depth, cluster and schedule: what a tuner may vary.
 
     ``combine_blocks``: blocks of A that idle warps combine meanwhile, which takes shared memory.
-    By multicast, ``cluster_m`` CTAs of a cluster share a tile of B, ``cluster_n`` one of A.
+    By multicast, ``cluster_m`` CTAs of a cluster share a tile of B, ``cluster_n`` one of A;
+    ``cluster_k`` split the K of one tile.
 
     >>> print(Tile(128, 256, 4, "cooperative", cluster_m=2))
     cooperative 128x256, 4 stages, cluster 2x1
@@ -35,6 +39,7 @@ class Tile:
     schedule: Schedule
     cluster_m: int = 1
     cluster_n: int = 1
+    cluster_k: int = 1
     combine_blocks: int = 0
 
     def __post_init__(self) -> None:
@@ -43,15 +48,20 @@ class Tile:
                 f"tile {self.m}x{self.n} is not possible with the {self.schedule} schedule: the "
                 "sides are multiples of 64, n at most 256, and each consumer needs 64 rows"
             )
-        if self.accumulators > 128:
+        if self.accumulators > 192:
             raise TiercelValueError(
                 f"tile {self.m}x{self.n} needs {self.accumulators} accumulator registers a thread; "
-                "128 fit. Take a smaller tile"
+                "192 fit, and 48 others. Take a smaller tile"
             )
         if self.cluster > 2:
             raise TiercelValueError(
-                f"cluster {self.cluster_m}x{self.cluster_n} is too large: of clusters of 4 only 30 "
-                "fit on 132 SMs. Use at most 2 CTAs"
+                f"cluster {self._cluster} is too large: of clusters of 4 only 30 fit on 132 SMs. "
+                "Use at most 2 CTAs"
+            )
+        if self.cluster_k > 1 and (self.schedule == "pingpong" or self.accumulators > 64):
+            raise TiercelValueError(
+                f"{self} cannot split K in a cluster: that is for cooperative tiles of 128 rows "
+                "and at most 128 columns, as large as memory for outputs has room"
             )
         if self.shared_bytes > SHARED_BYTES:
             raise TiercelValueError(
@@ -62,7 +72,7 @@ class Tile:
     @property
     def cluster(self) -> int:
         """CTAs in a cluster."""
-        return self.cluster_m * self.cluster_n
+        return self.cluster_m * self.cluster_n * self.cluster_k
 
     @property
     def blocks(self) -> int:
@@ -82,15 +92,17 @@ class Tile:
     @property
     def shared_bytes(self) -> int:
         """Dynamic shared memory; mirrors ``Layout`` in ``kernels/pipeline.cuh``."""
-        barriers = 16 * self.stages + 8 * 8
+        barriers = 16 * self.stages + 8 * MOST_SLOTS
         items = self.combine_blocks * 3 * 2 * 4 * 512  # 3 warps, 2 items of 4 rows of 512 bytes
         return self.stages * self.stage_bytes + CONSUMERS * 2 * SUBTILE_BYTES + items + barriers
 
     def __str__(self) -> str:
-        return (
-            f"{self.schedule} {self.m}x{self.n}, {self.stages} stages, "
-            f"cluster {self.cluster_m}x{self.cluster_n}"
-        )
+        return f"{self.schedule} {self.m}x{self.n}, {self.stages} stages, cluster {self._cluster}"
+
+    @property
+    def _cluster(self) -> str:
+        split = f"x{self.cluster_k}" if self.cluster_k > 1 else ""
+        return f"{self.cluster_m}x{self.cluster_n}{split}"
 
 
 @dataclass(frozen=True)
@@ -101,6 +113,11 @@ class Config:
     ``a_mn_major``: A (M, K) is contiguous along M (a transposed view of a row-major array);
     ``b_mn_major``: B (K, N) is contiguous along N, the usual row-major B. ``with_c``: the epilogue
     adds β·C. ``direct``: threads store the output themselves, which TMA cannot address.
+    ``grouped``: groups of rows of A have a B each. ``promoted``: sums of 128 float8 products are
+    added up in float32, not in the tensor cores. ``scaling``: of float8 operands by scales on the
+    device, see ``scales.py``. ``fragments``: A goes through registers, as 4-byte types must that
+    are not K-major. ``swapped``: the kernel's A·B is Dᵀ, and D is stored. ``traced``: the warp
+    groups write timestamps, see ``trace.py``.
     """
 
     tile: Tile
@@ -110,6 +127,46 @@ class Config:
     b_mn_major: bool
     with_c: bool = False
     direct: bool = False
+    grouped: bool = False
+    promoted: bool = False
+    scaling: Scaling = "none"
+    fragments: bool = False
+    swapped: bool = False
+    traced: bool = False
+
+    def __post_init__(self) -> None:
+        alternating = self.tile.schedule == "cooperative" and self.tile.n in (64, 128, 256)
+        if self.promoted and not alternating:
+            raise TiercelValueError(
+                f"{self.tile} cannot add up float8 products in float32: one consumer adds while "
+                "the other multiplies, and an instruction's columns share a scale. Take a "
+                "cooperative tile of 64, 128 or 256 columns"
+            )
+        if self.fragments and not (self.a_mn_major and ITEM_BYTES[self.operand] == 4):
+            raise TiercelValueError(
+                f"A of {self.operand} goes through registers only if it has 4-byte elements and is "
+                "contiguous along M"
+            )
+        if self.fragments and self.tile.blocks > 1:
+            raise TiercelValueError(
+                f"{self.tile} gives a consumer {self.tile.blocks} blocks of 64 rows; where A goes "
+                "through registers the compiler would wait for each instruction. Take a tile of "
+                "one block: cooperative of 128 rows, or pingpong of 64"
+            )
+        if self.scaling == "blocks" and not self.promoted:
+            raise TiercelValueError(
+                "scales of blocks of K are applied to sums of 128 products: set promoted"
+            )
+        if self.scaling != "none" and (self.tile.cluster_k > 1 or self.with_c or self.grouped):
+            raise TiercelValueError(
+                f"{self} is not possible: with scales K is not split, C not added and rows not "
+                "grouped"
+            )
+        if self.shared_bytes > SHARED_BYTES:
+            raise TiercelValueError(
+                f"{self} needs {self.shared_bytes} bytes of shared memory, {SHARED_BYTES} exist. "
+                "Use fewer stages"
+            )
 
     @property
     def tile_k(self) -> int:
@@ -117,15 +174,36 @@ class Config:
         return 128 // ITEM_BYTES[self.operand]
 
     @property
+    def wgmma_n(self) -> int:
+        """Columns of one tensor core instruction. A second accumulator has room for 128."""
+        return min(self.tile.n, 128) if self.promoted else self.tile.n
+
+    @property
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory: the tile's, a table of the groups, and scales."""
+        table = 4 * (MOST_GROUPS + 1) if self.grouped else 0
+        return self.tile.shared_bytes + table + self.scale_bytes
+
+    @property
+    def scale_bytes(self) -> int:
+        """Shared memory of scales; mirrors ``Layout`` in ``kernels/pipeline.cuh``."""
+        if self.scaling == "blocks":
+            return self.tile.stages * (self.tile.m + 4) * 4
+        return CONSUMERS * self.tile.n * 4 if self.scaling == "vectors" else 0
+
+    @property
     def name(self) -> str:
         """Short name for files."""
         a, b = "nt"[self.a_mn_major], "tn"[self.b_mn_major]
         tile = f"{self.tile.schedule}-{self.tile.m}x{self.tile.n}x{self.tile.stages}"
-        return (
-            f"{self.operand}-{self.output}-{a}{b}-{tile}-{self.tile.cluster_m}{self.tile.cluster_n}"
-        )
+        cluster = f"{self.tile.cluster_m}{self.tile.cluster_n}{self.tile.cluster_k}"
+        return f"{self.operand}-{self.output}-{a}{b}-{tile}-{cluster}"
 
     def __str__(self) -> str:
         a, b = ("MK"[not self.a_mn_major], "NK"[not self.b_mn_major])
-        plus = " + beta C" if self.with_c else ""
+        plus = (" + beta C" if self.with_c else "") + (", grouped" if self.grouped else "")
+        plus += ", A in registers" if self.fragments else ""
+        plus += ", stored transposed" if self.swapped else ""
+        plus += ", promoted" if self.promoted else ""
+        plus += f", scales of {self.scaling}" if self.scaling != "none" else ""
         return f"{self.tile}, {self.operand} {a}x{b}-major -> {self.output}{plus}"

@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from tiercel.errors import TiercelRuntimeError
-from tiercel.targets.hopper.config import THREADS
+from tiercel.targets.hopper.config import ITEM_BYTES, THREADS
 
 
 @cache
@@ -104,7 +104,7 @@ def tensor_map(
     """128-byte descriptor of a 3-D array (contiguous dimension first) and a 2-D box of it.
 
     ``strides`` of the second and third dimension in bytes, multiples of 16; the innermost side of
-    the box is 128 bytes, swizzled. Elements outside read as zero and are not written.
+    the box is 128 or 64 bytes, swizzled. Elements outside read as zero and are not written.
     """
     driver = _driver()
     types = driver.CUtensorMapDataType
@@ -116,6 +116,8 @@ def tensor_map(
         "float8_e4m3fn": types.CU_TENSOR_MAP_DATA_TYPE_UINT8,
         "float8_e5m2": types.CU_TENSOR_MAP_DATA_TYPE_UINT8,
     }[dtype]
+    swizzles = driver.CUtensorMapSwizzle
+    wide = box[0] * ITEM_BYTES["float32" if dtype == "tf32" else dtype] == 128
     made = driver.cuTensorMapEncodeTiled(
         kind,
         3,
@@ -125,7 +127,7 @@ def tensor_map(
         [driver.cuuint32_t(side) for side in (*box, 1)],
         [driver.cuuint32_t(1)] * 3,
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-        driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
+        swizzles.CU_TENSOR_MAP_SWIZZLE_128B if wide else swizzles.CU_TENSOR_MAP_SWIZZLE_64B,
         driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
         driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     )

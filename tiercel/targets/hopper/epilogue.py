@@ -7,55 +7,87 @@ from dataclasses import dataclass
 from tiercel.lower.epilogue import Instance
 from tiercel.lower.epilogue.cuda import prelude
 from tiercel.lower.epilogue.cuda import source as struct_text
-from tiercel.lower.epilogue.cuda_names import identifier
+from tiercel.lower.epilogue.cuda_names import identifier, storage
 from tiercel.lower.epilogue.instance import TileOutput
-from tiercel.targets.hopper.config import ITEM_BYTES, OUTPUTS
+from tiercel.targets.hopper.config import ITEM_BYTES, OUTPUTS, Tile
 from tiercel.targets.hopper.operand import ALIGNMENT
 
 COLUMN_BLOCK = 16  # rows that one partial result of a column covers: those of a warp's fragment
 
 
-def staged_output(instance: Instance, N: int) -> TileOutput | None:
-    """The output that leaves through shared memory and TMA: the first of N or N/2 columns.
+@dataclass(frozen=True)
+class Staged:
+    """Outputs that leave through shared memory and TMA, the first one's kind alike in all."""
 
-    TMA needs rows of a multiple of 16 bytes. Other outputs are written by each thread, in pairs.
+    outputs: tuple[TileOutput, ...]
+    shrink: int  # 1: one column of two columns of the product
+
+    @property
+    def first(self) -> TileOutput:
+        return self.outputs[0]
+
+    def span(self, tile: Tile) -> int:
+        """Bytes of a row of a stored subtile; mirrors ``Store`` in ``kernels/store.cuh``."""
+        whole = 128 // ITEM_BYTES[self.first.dtype]
+        return 64 if tile.n % (whole << self.shrink) or tile.accumulators > 128 else 128
+
+
+def staged_outputs(instance: Instance, N: int) -> Staged | None:
+    """The first output of N or N/2 columns, and those of 16 bits and N columns that are like it.
+
+    TMA needs rows of a multiple of 16 bytes. Other outputs are written by each thread, in pairs:
+    32-byte sectors are then written in halves.
     """
-    for output in instance.outputs:
-        item = ITEM_BYTES.get(output.dtype, 0)
-        if (
-            output.width <= 0
-            and output.dtype in OUTPUTS
-            and (N >> -output.width) * item % ALIGNMENT == 0
-        ):
-            return output
-    return None
+    able = [
+        x
+        for x in instance.outputs
+        if x.width <= 0
+        and x.dtype in OUTPUTS
+        and (N >> -x.width) * ITEM_BYTES[x.dtype] % ALIGNMENT == 0
+    ]
+    if not able:
+        return None
+    first = able[0]
+    if first.width or ITEM_BYTES[first.dtype] != 2:
+        return Staged((first,), int(first.width < 0))
+    return Staged(tuple(x for x in able if (x.width, x.dtype) == (0, first.dtype)), 0)
 
 
 @dataclass(frozen=True)
 class EpilogueText:
-    """CUDA text before ``Config``, and the type to name there."""
+    """CUDA text before ``Config``, the type to name there, and how many outputs TMA stores."""
 
     text: str
     type: str
+    maps: int = 1
 
 
-def epilogue_text(instance: Instance, staged: TileOutput | None) -> EpilogueText:
+def epilogue_text(instance: Instance, staged: Staged | None) -> EpilogueText:
     """The generated struct, with the adaptor that ``kernels/epilogue.cuh`` asks for."""
-    take = ""
+    outputs = staged.outputs if staged else ()
+    take, further = "", ""
     if staged is not None:
-        value = f"outputs.{identifier(staged.name)}"
-        take = f"low = {value}[0];" if staged.width else f"low = {value}[0], high = {value}[1];"
+        value = f"outputs.{identifier(staged.first.name)}"
+        take = f"low = {value}[0];" if staged.shrink else f"low = {value}[0], high = {value}[1];"
+    for i, x in enumerate(outputs[1:]):
+        value = f"outputs.{identifier(x.name)}"
+        further += f"\n    pairs[{i}] = {storage(x.dtype)}::pack({value}[0], {value}[1]);"
     rest = "\n".join(
         f"    E::store_{identifier(x.name)}(p, batch, row, column, outputs);"
         for x in instance.outputs
-        if x is not staged
+        if x not in outputs
     )
     adaptor = f"""\
 struct Main {{
   using E = tiercel::Epilogue;
-  static constexpr int shrink = {int(staged is not None and staged.width < 0)};
-  static constexpr bool staged = {"true" if staged is not None else "false"};
+  static constexpr int shrink = {staged.shrink if staged else 0};
+  static constexpr int further = {max(len(outputs) - 1, 0)};
+  static constexpr bool staged = {"true" if staged else "false"};
+  static constexpr bool has_rest = {"true" if rest else "false"};
   static __device__ void take(const E::Outputs& outputs, float& low, float& high) {{ {take} }}
+  template <int m>
+  static __device__ void take_further(const E::Outputs& outputs, u32 (&pairs)[m]) {{{further}
+  }}
   static __device__ void store_rest(const E::Params& p, int batch, int row, int column,
                                     const E::Outputs& outputs) {{
 {rest}
@@ -63,4 +95,4 @@ struct Main {{
 }};
 """
     text = f"{prelude()}\n{struct_text(instance)}\n{adaptor}"
-    return EpilogueText(text, "Traced<tiercel::Epilogue, Main>")
+    return EpilogueText(text, "Traced<tiercel::Epilogue, Main>", max(len(outputs), 1))

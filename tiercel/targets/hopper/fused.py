@@ -1,8 +1,9 @@
-"""Accumulator program → statements of the fused kernel, and the planes that it reads.
+"""Accumulator program → the tables that the fused kernel walks, and the planes that it reads.
 
 bfloat16 operands are combined into float16 planes, which have three more bits at the same tensor
 rate. One instruction multiplies one type, so a plain block that meets a combined one is needed as
 a float16 copy too, while a product of two plain blocks reads both operands in place, as bfloat16.
+Planes of float16 and float32 operands are of their own type.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from tiercel.errors import TiercelValueError
-from tiercel.lower.accumulator import AccumulatorProgram, Load, Multiply, Save, Store
+from tiercel.lower.accumulator import AccumulatorProgram, Load, Multiply, Save, Step, Store
 from tiercel.lower.accumulator.program import Plane
-from tiercel.targets.hopper.source import NAMES, KernelProgram
+from tiercel.targets.hopper.config import MOST_SLOTS
 
-PLANE = "float16"  # element type of written planes
+#: Element type of written planes, by the operands'. float32 is multiplied as TF32.
+PLANES = {"bfloat16": "float16", "float16": "float16", "float32": "float32"}
 
 
 @dataclass(frozen=True)
@@ -29,139 +31,156 @@ class KernelPlane:
 
 @dataclass(frozen=True)
 class Fused:
-    """A program lowered for an operand type: statements, and the planes in the kernel's order.
+    """A program lowered for an operand type; planes in the kernel's order.
 
-    ``inside``: the kernel combines A itself, while it multiplies.
+    ``fetches``, ``steps``: lines of the tables in ``kernels/steps.cuh``. The first
+    ``head_fetches`` and ``head_steps`` of them, the head, read no written plane and leave nothing
+    behind but the register slot: heads of other tiles may run in between. ``left``, ``right``: the
+    kernel combines that operand itself, while it multiplies.
     """
 
     program: AccumulatorProgram
     operand: str
-    kernel: KernelProgram
+    fetches: tuple[str, ...]
+    steps: tuple[str, ...]
+    head_fetches: int
+    head_steps: int
     a_planes: tuple[KernelPlane, ...]
     b_planes: tuple[KernelPlane, ...]
-    inside: bool
+    left: bool
+    right: bool
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Element types that products read."""
+        plane = PLANES[self.operand]
+        in_place = any("in_place" in step for step in self.steps)
+        return (self.operand, plane) if in_place else (plane,)
 
 
 @dataclass
 class _Writer:
-    """Statements so far, and in which units the accumulator is: plain, or of scaled planes."""
+    """Tables so far, and in which units the accumulator is: plain, or of scaled planes."""
 
     program: AccumulatorProgram
     operand: str
-    inside: bool
+    awaits: bool
     a_planes: list[KernelPlane] = field(default_factory=list)
     b_planes: list[KernelPlane] = field(default_factory=list)
-    produce: list[str] = field(default_factory=list)
-    consume: list[str] = field(default_factory=list)
-    kinds: list[str] = field(default_factory=list)
-    awaited: bool = False  # a product has waited for the planes of A already
-    busy: bool = False  # products are still in flight
+    fetches: list[str] = field(default_factory=list)
+    steps: list[str] = field(default_factory=list)
+    head: tuple[int, int] | None = None
+    joined: int = 0  # products of the last step, if that is one: the next may go on from it
     scaled: bool = False  # the accumulator holds plane_scale times its value
     slot_scaled: dict[int, bool] = field(default_factory=dict)
+    fresh: set[int] = field(default_factory=set)  # scratch slots saved and not yet fetched
 
-    def _drain(self) -> None:
-        if self.busy:
-            self.consume.append("tile.drain(acc);")
-            self.busy = False
-
-    def multiply(self, step: Multiply) -> None:
+    def multiply(self, step: Multiply, live: frozenset[int]) -> None:
         a, b = self.program.a_planes[step.a], self.program.b_planes[step.b]
         in_place = a.plain and b.plain
-        kind = self.operand if in_place else PLANE
-        written = not in_place and (self.operand != PLANE)
-        a_index = _index(self.a_planes, KernelPlane(a, written or not a.plain))
-        b_index = _index(self.b_planes, KernelPlane(b, written or not b.plain))
-        if kind not in self.kinds:
-            self.kinds.append(kind)
+        mixed = self.operand != PLANES[self.operand]
+        written = not in_place and mixed
+        left = KernelPlane(a, written or not a.plain)
+        right = KernelPlane(b, written or not b.plain)
+        pair = f"({_index(self.a_planes, left)}, {_index(self.b_planes, right)})"
+        first = (left.written or right.written) and self.head is None
+        if first:
+            alone = step.clear and all(self.program.slot_kinds[x] == "register" for x in live)
+            self.head = (len(self.fetches), len(self.steps)) if alone else (0, 0)
+            self.joined = 0
         if not step.clear:
             self._rescale(not in_place)
         self.scaled = not in_place
-        wait = ""
-        if self.inside and self.a_planes[a_index].written and not self.awaited:
-            wait, self.awaited = "<Planes::awaited>", True
-        self.produce.append(f"load.multiply{wait}(p.a[{a_index}], p.b[{b_index}]);")
-        start = "zero" if step.clear else "sum"
-        self.consume.append(f"tile.multiply<{NAMES[kind]}, From::{start}>(acc);")
-        self.busy = True
+        self.fetches.append(f"fetch{'_awaited' if first and self.awaits else ''}{pair}")
+        name = "multiply_in_place" if in_place and mixed else "multiply"
+        if self.joined and not step.clear and self.steps[-1].startswith(f"{name}("):
+            self.joined += 1
+            start = self.steps.pop().split("(")[1].split(",")[0]
+            self.steps.append(f"{name}({start}, {self.joined})")
+            return
+        self.joined = 1
+        self.steps.append(f"{name}({_from(step.clear)}, 1)")
 
     def _rescale(self, scaled: bool) -> None:
         if self.scaled != scaled:
-            self._drain()
-            factor = "p.plane_scale" if scaled else "p.plane_unscale"
-            self.consume.append(f"rescale<Config>(acc, {factor});")
+            self._add(f"rescale(Unit::{'scale' if scaled else 'unscale'})")
             self.scaled = scaled
 
     def save(self, step: Save) -> None:
-        self._drain()
         self.slot_scaled[step.slot] = self.scaled
         if step.kind == "register":
-            self.consume.append(f"save(r{step.slot}, acc);")
+            self._add("save()")
         else:
             place = step.slot - self.program.registers
-            self.consume.append(f"s{place} = save_scratch(tile, {place}, acc);")
+            self.fresh.add(place)
+            self._add(f"save_scratch({place})")
 
     def load(self, step: Load) -> None:
-        self._drain()
         if step.clear:
             self.scaled = self.slot_scaled[step.slot]
-        start = "zero" if step.clear else "sum"
-        factor = f"{step.scale!r}f"
+        unit = ""
         if self.slot_scaled[step.slot] != self.scaled:
-            factor += " * p.plane_scale" if self.scaled else " * p.plane_unscale"
+            unit = f", Unit::{'scale' if self.scaled else 'unscale'}"
+        factor = f"{step.scale!r}f{unit}"
         place = step.slot - self.program.registers
         if place < 0:
-            self.consume.append(f"load<From::{start}>(acc, r{step.slot}, {factor});")
-        else:
-            self.produce.append(f"load.load_scratch({place});")
-            self.consume.append(f"load_scratch<From::{start}>(tile, acc, {factor} * s{place});")
+            self._add(f"load({_from(step.clear)}, {factor})")
+            return
+        self.fetches.append(f"fetch_{'saved' if place in self.fresh else 'again'}({place})")
+        self.fresh.discard(place)
+        self._add(f"load_scratch({_from(step.clear)}, {place}, {factor})")
 
     def store(self, step: Store) -> None:
-        self._drain()
-        row, column = divmod(step.c, self.program.n)
-        factor = f"{step.scale!r}f" + (" * p.plane_unscale" if self.scaled else "")
-        self.consume.append(
-            f"store(tile, acc, p, p.d[{step.c}], {row} * p.block_rows, "
-            f"{column} * p.block_columns, {factor});"
-        )
+        unit = ", Unit::unscale" if self.scaled else ""
+        self._add(f"store({step.c}, {step.scale!r}f{unit})")
+
+    def _add(self, line: str) -> None:
+        self.joined = 0
+        self.steps.append(line)
 
 
 @lru_cache(maxsize=256)
-def lower(program: AccumulatorProgram, operand: str, inside: bool = False) -> Fused:
-    r"""Statements and planes of ``program`` for operands of type ``operand``.
+def lower(
+    program: AccumulatorProgram, operand: str, left: bool = False, right: bool = False
+) -> Fused:
+    r"""Tables and planes of ``program`` for operands of type ``operand``.
 
     >>> from tiercel.lower.accumulator import classical
-    >>> print(*lower(classical(), "bfloat16").kernel.consume, sep="\n")
-    tile.multiply<bf16, From::zero>(acc);
-    tile.drain(acc);
-    store(tile, acc, p, p.d[0], 0 * p.block_rows, 0 * p.block_columns, 1.0f);
+    >>> print(*lower(classical(), "bfloat16").steps, sep="\n")
+    multiply_in_place(From::zero, 1)
+    store(0, 1.0f)
     """
     if program.registers > 1:
         raise TiercelValueError(
             f"program {program.name} keeps {program.registers} sums in registers; one fits beside "
             "a 128x256 accumulator. Search it with one register slot"
         )
-    writer = _Writer(program, operand, inside)
-    for step in program.steps:
-        match step:
-            case Multiply():
-                writer.multiply(step)
-            case Save():
-                writer.save(step)
-            case Load():
-                writer.load(step)
-            case Store():
-                writer.store(step)
-    slots = [f"Packed<Config> r{i};" for i in range(program.registers)]
-    slots += [f"float s{i};" for i in range(program.scratch_slots)]
-    kernel = KernelProgram(
-        f"{program.name}, {program.multiplies} products",
-        len(writer.a_planes), len(writer.b_planes), program.m * program.n,
-        program.scratch_slots, tuple(writer.kinds), tuple(writer.produce),
-        (*slots, *writer.consume),
-        sums_of(writer.a_planes) if inside else (),
-        program.m * program.k if inside else 1,
+    if program.scratch_slots > MOST_SLOTS:
+        raise TiercelValueError(
+            f"program {program.name} saves {program.scratch_slots} sums at a time in L2; the "
+            f"kernel has barriers for {MOST_SLOTS}. Take a scheme with fewer products"
+        )
+    writer = _Writer(program, operand, left or right)
+    live: frozenset[int] = frozenset()
+    for step, after in program.live():
+        _write(writer, step, live)
+        live = after
+    return Fused(
+        program, operand, tuple(writer.fetches), tuple(writer.steps), *(writer.head or (0, 0)),
+        tuple(writer.a_planes), tuple(writer.b_planes), left, right,
     )  # fmt: skip
-    return Fused(program, operand, kernel, tuple(writer.a_planes), tuple(writer.b_planes), inside)
+
+
+def _write(writer: _Writer, step: Step, live: frozenset[int]) -> None:
+    match step:
+        case Multiply():
+            writer.multiply(step, live)
+        case Save():
+            writer.save(step)
+        case Load():
+            writer.load(step)
+        case Store():
+            writer.store(step)
 
 
 def sums_of(planes: Iterable[KernelPlane]) -> tuple[str, ...]:
@@ -180,6 +199,10 @@ def _sum(terms: tuple[tuple[int, float], ...]) -> str:
         sign = ("- " if coef < 0 else "+ ") if text else ("-" if coef < 0 else "")
         text += f"{' ' if text else ''}{sign}{factor}block[{block}]"
     return text
+
+
+def _from(clear: bool) -> str:
+    return f"From::{'zero' if clear else 'sum'}"
 
 
 def _index(planes: list[KernelPlane], plane: KernelPlane) -> int:

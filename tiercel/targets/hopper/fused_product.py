@@ -9,29 +9,43 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tiercel.errors import TiercelTypeError, TiercelValueError
 from tiercel.lower.accumulator import AccumulatorProgram
-from tiercel.targets.hopper import fused, heuristic, planes, source
+from tiercel.targets.hopper import (
+    fused,
+    fused_schedule,
+    fused_source,
+    heuristic,
+    planes,
+    verdict,
+)
 from tiercel.targets.hopper.compile import cubin
-from tiercel.targets.hopper.config import Config, Tile
+from tiercel.targets.hopper.config import CONSUMERS, ITEM_BYTES, Config, Tile
 from tiercel.targets.hopper.driver import Arguments, Kernel, clear_words, multiprocessors
 from tiercel.targets.hopper.fused import Fused
+from tiercel.targets.hopper.fused_params import NOTHING, SchemeParams
+from tiercel.targets.hopper.fused_schedule import Amount, Combining
 from tiercel.targets.hopper.launch import Launch
 from tiercel.targets.hopper.operand import Matrix, of_tensor, oriented
 from tiercel.targets.hopper.packed import PackedOperand, left_grid, right_grid
-from tiercel.targets.hopper.params import Params
 from tiercel.targets.hopper.product import launch_of, operand_boxes
+from tiercel.targets.hopper.verdict import Judge
 
 if TYPE_CHECKING:
     import torch
 
 TILE = Tile(128, 256, 4, "cooperative", cluster_m=2)
-MOST_BLOCKS = 4  # of A that fit into shared memory while they are combined, 12 KB each
+HEADER = 1 + 2 * verdict.RECORD_WORDS  # words before the counters: flag, records of A and B
+ROOM = 4  # blocks that the shared memory of one stage is given up for, "beside" the product
 
 
 class Workspace(NamedTuple):
-    """Memory of one call: planes of A, saved sums, and counters, zero at first."""
+    """Memory of one call: planes of A, of B if it is not packed, saved sums, sums of heads that
+    ran ahead, and counters, zero at first.
+    """
 
     a_planes: torch.Tensor
+    b_planes: torch.Tensor
     scratch: torch.Tensor
+    heads: torch.Tensor
     flags: torch.Tensor
 
 
@@ -39,127 +53,258 @@ class Workspace(NamedTuple):
 class FusedLaunch:
     """All launches of one product, in order, ready to repeat."""
 
-    flag: int  # address of the words that are cleared first: flag, workers, squares
-    words: int
-    combine: planes.Combine | None
+    before: tuple[Launch, ...]  # planes, and the guard where they come first
     multiply: Launch
-    fallback: Launch
-    workspace: tuple[torch.Tensor, ...]  # planes of A, saved sums
+    after: tuple[Launch, ...]  # the guard where planes are combined meanwhile; the fallback
+    workspace: Workspace
     kept: tuple[torch.Tensor, ...]  # what else the launches point to
 
     def run(self, stream: int) -> None:
-        """Enqueue: planes of A, the scheme if they are fine, the classical product if not."""
-        clear_words(self.flag, self.words, stream)
-        if self.combine is not None:
-            self.combine.launch(stream)
-        self.multiply.run(stream)
-        self.fallback.run(stream)
+        """Enqueue: planes, the scheme if they are fine, the classical product if not."""
+        flags = self.workspace.flags
+        clear_words(flags.data_ptr(), flags.numel(), stream)
+        self.run_cleared(stream)
+
+    def run_cleared(self, stream: int) -> None:
+        """The same where the workspace's flags are zero already."""
+        for launch in (*self.before, self.multiply, *self.after):
+            launch.run(stream)
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What sizes and layouts alone decide."""
+
+    lowered: Fused
+    config: Config
+    blocks: int
+    grids: tuple[planes.BlockGrid, planes.BlockGrid]  # of A and of B
+    combining: Combining
+    rows: int  # of cluster tiles
+    columns: int
+    k_tiles: int
+    dynamic: bool  # B is combined in each call, too
+
+    @property
+    def inside(self) -> bool:
+        return self.combining.where != "before"
+
+    @property
+    def counters(self) -> tuple[int, int]:
+        """Words that count what of A and of B is combined: workers done, then squares."""
+        if not self.inside:
+            return 0, 0
+        left, right = (1 + math.prod(planes.squares(grid)) for grid in self.grids)
+        return left, right if self.dynamic else 0
 
 
 def prepare(
     a: torch.Tensor,
-    b: PackedOperand,
+    b: PackedOperand | torch.Tensor,
     out: torch.Tensor,
     *,
+    program: AccumulatorProgram | None = None,
     alpha: float = 1.0,
-    inside: bool | None = None,
+    judge: Judge | None = None,
+    combining: Combining | None = None,
     memory: Workspace | None = None,
 ) -> FusedLaunch:
     """Workspace and launches of out = alpha · A·B, ``a`` (M, K) of the packed operand's dtype.
 
-    ``inside``: A is combined by the product's idle warps, behind the products that need no planes,
-    instead of by a kernel of its own before it; by default where A has at most 4 blocks. Nothing
-    waits for the device: planes that overflowed or are not finite are noticed there, and the
-    classical kernel, launched last, then replaces the result. ``memory``: of the sizes that an
-    earlier call with operands of the same sizes and strides used.
+    ``b`` (K, N) that is not packed is combined in each call, too, by ``program``. Nothing waits for
+    the device: planes that overflowed or are not finite are noticed there, and the classical
+    kernel, launched last, then replaces the result. ``judge``: what else the data must fulfil.
+    ``combining``: by default ``fused_schedule`` decides. ``memory``: of the sizes that an earlier
+    call with operands of the same sizes and strides used.
 
     Raises :class:`TiercelValueError` where the sizes do not divide into the scheme's blocks.
     """
+    tensor, packed = (b.b, b) if isinstance(b, PackedOperand) else (b, None)
+    program = program if packed is None else packed.lowered.program
+    if program is None:
+        raise TiercelValueError("b is not packed, and program is missing; give the program to run")
+    left, right, d = of_tensor(a, "a"), of_tensor(tensor, "b"), of_tensor(out, "out")
+    _check(left, right, d, program, packed)
+    device = a.get_device()
+    shape = _shape(left, right, d, program, packed is None, combining, device)
+    if memory is None:
+        memory = _workspace(a, shape)
+    flag = memory.flags.data_ptr()
+    params, before = _argument(left, d, shape, packed, memory, alpha, judge is not None, device)
+    guard: list[Launch] = []
+    if judge is not None:
+        guard = [*_measurements(shape, judge, flag, device), _verdict(judge, tensor, flag, device)]
+    fallback = launch_of(left, right, d, None, alpha, 0.0, device, gate=(flag, 1))
+    made = kernel(shape.config, shape.lowered, shape.combining.where == "first", device)
+    return FusedLaunch(
+        before if shape.inside else (*before, *guard),
+        Launch(made, shape.blocks, Arguments(params.pack())),
+        (*guard, fallback) if shape.inside else (fallback,),
+        memory,
+        (a, tensor, out) if packed is None else (a, tensor, packed.memory, out),
+    )
+
+
+def _records(flag: int) -> tuple[int, int]:
+    return flag + 4, flag + 4 + 4 * verdict.RECORD_WORDS
+
+
+def _recorded(shape: _Shape) -> tuple[bool, bool]:
+    """Whether combining A, and B, leaves the guard's record behind.
+
+    It does along contiguous K, and by a kernel of its own only where its warps hold whole segments.
+    """
+    of_a, of_b = (
+        not mn_major and bool(fused.sums_of(wanted))
+        and (shape.inside or grid.columns % 256 == 0)
+        for mn_major, wanted, grid in zip(
+            (shape.config.a_mn_major, shape.config.b_mn_major),
+            (shape.lowered.a_planes, shape.lowered.b_planes), shape.grids, strict=True,
+        )
+    )  # fmt: skip
+    return of_a, of_b and shape.dynamic
+
+
+def _measurements(shape: _Shape, judge: Judge, flag: int, device: int) -> list[Launch]:
+    config = shape.config
+    wanted = (True, judge.record is None)
+    return [
+        verdict.measurement(grid.view, mn_major, record, device)
+        for grid, mn_major, record, known, needed in zip(
+            shape.grids, (config.a_mn_major, config.b_mn_major), _records(flag),
+            _recorded(shape), wanted, strict=True,
+        )
+        if needed and not known
+    ]  # fmt: skip
+
+
+def _verdict(judge: Judge, b: torch.Tensor, flag: int, device: int) -> Launch:
+    left, right = _records(flag)
+    right = right if judge.record is None else judge.record.data_ptr()
+    return verdict.verdict(judge, flag, left, right, b, device)
+
+
+def _shape(
+    a: Matrix, b: Matrix, d: Matrix, program: AccumulatorProgram, dynamic: bool,
+    combining: Combining | None, device: int,
+) -> _Shape:  # fmt: skip
+    M, N = d.rows // program.m, d.columns // program.n
+    rows, columns = -(-M // (TILE.m * TILE.cluster_m)), -(-N // (TILE.n * TILE.cluster_n))
+    clusters = multiprocessors(device) // TILE.cluster
+    item = ITEM_BYTES[a.dtype]
+    k_tiles = -(-a.columns // program.k * item // 128)
+    grids = left_grid(a, program), right_grid(b, program)
+    if combining is None:
+        lowered = fused.lower(program, a.dtype)
+        written = planes.plane_bytes(grids[0], lowered.a_planes) + a.rows * a.columns * item
+        if dynamic:
+            written += planes.plane_bytes(grids[1], lowered.b_planes) + b.rows * b.columns * item
+        amount = Amount(rows * columns, clusters, k_tiles * program.multiplies, written)
+        combining = fused_schedule.choose(amount, lowered)
+    inside = combining.where != "before"
+    lowered = fused.lower(program, a.dtype, inside, inside and dynamic)
+    tile = TILE
+    if combining.where == "beside":  # a stage makes room for the items being combined
+        tile = replace(TILE, stages=3, combine_blocks=ROOM)
+    config = Config(tile, a.dtype, d.dtype, oriented(a, "a")[1], oriented(b.transposed, "b")[1])
+    used = min(clusters, rows * columns + combining.clusters)
+    return _Shape(
+        lowered, config, used * tile.cluster, grids,
+        combining, rows, columns, k_tiles, dynamic,
+    )  # fmt: skip
+
+
+def _workspace(a: torch.Tensor, shape: _Shape) -> Workspace:
     import torch
 
-    program = b.lowered.program
-    if inside is None:
-        inside = program.m * program.k <= MOST_BLOCKS
-    lowered = fused.lower(program, b.lowered.operand, inside)
-    left, right, d = of_tensor(a, "a"), of_tensor(b.b, "b"), of_tensor(out, "out")
-    _check(left, right, d, lowered, inside)
-    grid, device = left_grid(left, program), a.get_device()
-    config, blocks, params = _describe(left, right, d, lowered, inside, device)
+    lowered, (left, right) = shape.lowered, shape.grids
+    tile = TILE.m * TILE.n
+    head = tile + 2 * 128 * CONSUMERS  # a scale for each thread follows
 
-    if memory is None:
-        words = 2 + math.prod(planes.squares(grid)) if inside else 1
-        elements = blocks * program.scratch_slots * TILE.m * TILE.n
-        memory = Workspace(
-            a.new_empty(planes.plane_bytes(grid, lowered.a_planes) // 2, dtype=torch.float16),
-            a.new_empty(elements, dtype=torch.float16),
-            a.new_zeros(words, dtype=torch.int32),
-        )
-    a_planes, scratch, flags = memory
-    words = flags.numel()
-    flag = flags.data_ptr()
-    a_box, b_box = operand_boxes(config)
-    left_planes = planes.matrices(grid, lowered.a_planes, a_planes.data_ptr())
-    right_planes = planes.matrices(
-        right_grid(right, program), lowered.b_planes, b.memory.data_ptr()
+    def halves(count: int) -> torch.Tensor:
+        return a.new_empty(count, dtype=torch.float16)
+
+    b_planes = planes.plane_bytes(right, lowered.b_planes) // 2 if shape.dynamic else 0
+    return Workspace(
+        halves(planes.plane_bytes(left, lowered.a_planes) // 2),
+        halves(b_planes),
+        halves(shape.blocks * lowered.program.scratch_slots * tile),
+        halves(shape.blocks * shape.combining.split * head),
+        a.new_zeros(HEADER + sum(shape.counters), dtype=torch.int32),
     )
-    params = replace(
-        params,
-        maps=(
-            *(plane.tensor_map(a_box) for plane in left_planes),
-            *(plane.tensor_map(b_box) for plane in right_planes),
-            *(block.tensor_map(64) for block in _blocks(d, program)),
+
+
+def _argument(
+    a: Matrix, d: Matrix, shape: _Shape, packed: PackedOperand | None, memory: Workspace,
+    alpha: float, judged: bool, device: int,
+) -> tuple[SchemeParams, tuple[Launch, ...]]:  # fmt: skip
+    """The fused kernel's argument, and the launches before it."""
+    lowered, (left, right), how = shape.lowered, shape.grids, shape.combining
+    program, flag = lowered.program, memory.flags.data_ptr()
+    a_planes = memory.a_planes.data_ptr()
+    b_planes = (memory.b_planes if packed is None else packed.memory).data_ptr()
+    a_box, b_box = operand_boxes(shape.config)
+    M, N = d.rows // program.m, d.columns // program.n
+    blocks = [d.block(i * M, j * N, M, N) for i in range(program.m) for j in range(program.n)]
+    maps = (
+        *(
+            x.tensor_map(a_box, operand=True)
+            for x in planes.matrices(left, lowered.a_planes, a_planes)
         ),
-        alpha=alpha,
-        scratch=scratch.data_ptr(),
-        plane_scale=b.scale,
+        *(
+            x.tensor_map(b_box, operand=True)
+            for x in planes.matrices(right, lowered.b_planes, b_planes)
+        ),
+        *(x.tensor_map(64) for x in blocks),
     )
-    combine = None
-    if inside:
-        content = planes.arguments(grid, a_planes.data_ptr(), flag, flag + 4, 1.0, heuristic.GROUP)
-        params = replace(params, combination=content)
+    workers = how.workers(shape.blocks, TILE.cluster)
+    left_workers = workers
+    records = [
+        record if judged and recorded else 0
+        for record, recorded in zip(_records(flag), _recorded(shape), strict=True)
+    ]
+    contents, before = [NOTHING, NOTHING], []
+    if shape.inside:
+        ready, group = flag + 4 * HEADER, heuristic.GROUP
+        contents[0] = planes.arguments(left, a_planes, flag, ready, 1.0, group, records[0])
+        if shape.dynamic:  # shares of the work in proportion to the squares
+            of_a, of_b = shape.counters
+            ready += 4 * of_a
+            contents[1] = planes.arguments(right, b_planes, flag, ready, 1.0, group, records[1])
+            left_workers = max(1, min(workers - 1, round(workers * of_a / (of_a + of_b))))
     else:
-        params = replace(params, gate=flag, gate_value=0)
-        combine = planes.combination(grid, lowered.a_planes, a_planes.data_ptr(), flag, 1.0, device)
-    return FusedLaunch(
-        flag,
-        words,
-        combine,
-        Launch(kernel(config, lowered, device), blocks, Arguments(params.pack())),
-        launch_of(left, right, d, None, alpha, 0.0, device, gate=(flag, 1)),
-        (a_planes, scratch),
-        (a, b.b, b.memory, out, flags),
-    )
+        work = [(left, lowered.a_planes, a_planes)]
+        if shape.dynamic:
+            work.append((right, lowered.b_planes, b_planes))
+        made = [
+            planes.combination(*x, flag, 1.0, device, record)
+            for x, record in zip(work, records, strict=False)
+        ]
+        before = [x for x in made if x is not None]
+    return SchemeParams(
+        maps, *contents, scratch=memory.scratch.data_ptr(), heads=memory.heads.data_ptr(),
+        gate=0 if shape.inside else flag, gate_value=0, block_rows=M, block_columns=N,
+        tile_columns=shape.columns, k_tiles=shape.k_tiles, cluster_rows=shape.rows,
+        cluster_columns=shape.columns, group=heuristic.GROUP, first_turn=how.clusters,
+        workers=workers, left_workers=left_workers, split=how.split, alpha=alpha,
+        plane_scale=1.0 if packed is None else packed.scale,
+    ), tuple(before)  # fmt: skip
 
 
-def _describe(
-    a: Matrix, b: Matrix, d: Matrix, lowered: Fused, inside: bool, device: int
-) -> tuple[Config, int, Params]:
-    """Configuration, grid, and the part of the argument that sizes alone decide."""
-    program = lowered.program
-    tile = TILE
-    if inside:  # a stage makes room for the items being combined
-        tile = replace(TILE, stages=3, combine_blocks=program.m * program.k)
-    config = Config(tile, a.dtype, d.dtype, oriented(a, "a")[1], oriented(b.transposed, "b")[1])
-    M, N = d.rows // program.m, d.columns // program.n
-    rows, columns = -(-M // (tile.m * tile.cluster_m)), -(-N // (tile.n * tile.cluster_n))
-    params = Params(
-        maps=(), block_rows=M, block_columns=N, tile_columns=columns,
-        k_tiles=-(-a.columns // program.k // 64), cluster_rows=rows, cluster_columns=columns,
-        batches=1, group=heuristic.GROUP, a_batch_step=0, b_batch_step=0, alpha=1.0, beta=0.0,
-    )  # fmt: skip
-    blocks = min(multiprocessors(device) // tile.cluster, rows * columns) * tile.cluster
-    return config, blocks, params
-
-
-def _blocks(d: Matrix, program: AccumulatorProgram) -> list[Matrix]:
-    M, N = d.rows // program.m, d.columns // program.n
-    return [d.block(i * M, j * N, M, N) for i in range(program.m) for j in range(program.n)]
-
-
-def _check(a: Matrix, b: Matrix, d: Matrix, lowered: Fused, inside: bool) -> None:
-    program = lowered.program
-    if a.dtype != lowered.operand:
-        raise TiercelTypeError(f"a is {a.dtype}; b was packed for {lowered.operand}")
+def _check(
+    a: Matrix, b: Matrix, d: Matrix, program: AccumulatorProgram, packed: PackedOperand | None
+) -> None:
+    operand = b.dtype if packed is None else packed.lowered.operand
+    if a.dtype != operand or operand not in fused.PLANES:
+        raise TiercelTypeError(
+            f"a is {a.dtype} and b {operand}; the fused kernel takes both as "
+            f"{' or both as '.join(fused.PLANES)}"
+        )
+    if operand == "float32" and (oriented(a, "a")[1] or oriented(b.transposed, "b")[1]):
+        raise TiercelValueError(
+            "a or b is float32 and not contiguous along K, as its planes must be. Copy it, or use "
+            "the classical kernel"
+        )
     if a.columns != b.rows or (d.rows, d.columns) != (a.rows, b.columns):
         raise TiercelValueError(
             f"a is {a.rows}x{a.columns}, b {b.rows}x{b.columns} and out {d.rows}x{d.columns}; "
@@ -170,16 +315,12 @@ def _check(a: Matrix, b: Matrix, d: Matrix, lowered: Fused, inside: bool) -> Non
             f"out of {d.rows}x{d.columns} must be row-major and divide into "
             f"{program.m}x{program.n} blocks with columns a multiple of 8"
         )
-    if inside and program.m * program.k > MOST_BLOCKS:
-        raise TiercelValueError(
-            f"{program.name} has {program.m * program.k} blocks of A; the product itself can "
-            f"combine {MOST_BLOCKS}. Use inside=False"
-        )
 
 
 @lru_cache(maxsize=64)
-def kernel(config: Config, lowered: Fused, device: int) -> Kernel:
+def kernel(config: Config, lowered: Fused, first_turn: bool, device: int) -> Kernel:
     """The compiled kernel of a program, loaded on a device."""
     name = f"{lowered.program.name}-{config.name}"
-    code = cubin(source.text(config, lowered.kernel), name)
-    return Kernel(code, device, config.tile.shared_bytes)
+    code = cubin(fused_source.text(config, lowered, first_turn), name)
+    # It must not start before the counters are zero.
+    return Kernel(code, device, config.tile.shared_bytes, overlap=False)

@@ -17,22 +17,38 @@ CANDIDATES = (
     Tile(64, 128, 8, "pingpong"),  # M up to 64
     Tile(64, 64, 8, "pingpong"),
 )
+# Only where nothing but D = alpha · A·B is asked for: products of one wave, or less.
+PLAIN = (
+    Tile(128, 64, 8, "cooperative", cluster_k=2),  # 4096 columns: 64 tiles for 128 multiprocessors
+    Tile(128, 128, 6, "cooperative", cluster_k=2),
+    Tile(128, 128, 6, "cooperative"),
+    Tile(128, 128, 6, "cooperative", cluster_m=2),
+)
+# For float8 sums that are added up in float32: a consumer adds while the other one multiplies. They
+# leave room for scales.
+PROMOTED = (
+    Tile(128, 256, 4, "cooperative", cluster_m=2),
+    Tile(128, 128, 5, "cooperative", cluster_m=2),
+    Tile(128, 64, 7, "cooperative"),
+)
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16)
 
 GROUP = 8  # rows of cluster tiles walked together, see kernels/scheduler.cuh
 
-# Cycles, and bytes per cycle, at about 1.75 GHz, fitted to 246 measured times of small products on
-# an H200: in 14 of 15 shapes the fastest candidate is chosen, in the other one 3.5 % slower.
+# Cycles, and bytes per cycle, at 1.75 GHz, fitted to 163 measured times of the 15 small products in
+# docs/hopper-operands.md on an H200: the mean deviation is 7 %, and the tile chosen is the fastest
+# but for 0.2 % in the mean, 2 % at most.
 MACS = 2_048  # 16-bit multiply-adds of one multiprocessor's tensor cores
-LOAD = 56  # bytes from L2 into one multiprocessor's shared memory
-OUTSIDE = 1.85  # loading a tile that reaches beyond M takes longer by this
-LATENCY = 3_000  # of a load under load: a stage can be refilled as often as this
-DRAM = 2_450  # bytes of the whole device
-START = 2_000  # launch, descriptors, first k-tile
-TILE_START = 420  # of a tile's mainloop
-STORE = 0.128  # per element of a tile
-SUM_START = 6_300  # the second kernel of a split
-SUM = 2_890  # bytes of its parts, written and read
+LOAD = 58  # bytes from L2 into one multiprocessor's shared memory
+LATENCY = 2_400  # of a load under load: a stage can be refilled as often as this
+DRAM = 2_080  # bytes of the whole device
+START = 3_200  # launch, descriptors, first k-tile
+TILE_START = 890  # of a tile's mainloop
+STORE = 0.15  # per element of a tile
+HIDDEN = 0.05  # of the shorter of work and memory's time that shows all the same
+GATHER = 430  # of the two parts of K in a cluster
+SUM_START = 3_000  # the second kernel of a split: between this fit (1,070) and the last (6,300)
+SUM = 1_380  # bytes of its parts, written and read
 # Rate of the mainloop against the first candidate's. Set, not measured one by one: low enough that
 # large products take the first candidate. Sustained over five of them, 128x128 reached 0.95 to 1.06
 # of it and 64x256 0.90 to 0.97; of the small tiles nothing is known there.
@@ -53,38 +69,66 @@ def estimate(tile: Tile, parts: int, M: int, N: int, K: int, batches: int, sms: 
     """Time of the busiest CTA, or of the device's memory if that is longer."""
     rows = -(-M // (tile.m * tile.cluster_m)) * tile.cluster_m
     columns = -(-N // (tile.n * tile.cluster_n)) * tile.cluster_n
-    waves = -(-rows * columns * batches * parts // (sms // tile.cluster * tile.cluster))
+    ctas = rows * columns * batches * parts * tile.cluster_k
+    waves = -(-ctas // (sms // tile.cluster * tile.cluster))
     multiply = tile.m * tile.n * 64 / MACS / RATE.get((tile.m, tile.n), 1.0)
-    load = (tile.m / tile.cluster_n + tile.n / tile.cluster_m) * 128 / LOAD
-    if tile.m > M:
-        load *= OUTSIDE
-    mainloop = -(-K // (64 * parts)) * max(multiply, load, LATENCY / tile.stages) + TILE_START
+    a_rows = min(tile.m, -(-M // 8) * 8) if tile.cluster_n == 1 else tile.m  # that are loaded
+    load = (a_rows / tile.cluster_n + tile.n / tile.cluster_m) * 128 / LOAD
+    k_tiles = -(-K // (64 * parts * tile.cluster_k))
+    mainloop = k_tiles * max(multiply, load, LATENCY / tile.stages) + TILE_START
     store = tile.m * tile.n * STORE
     shown = store if tile.schedule == "pingpong" else waves * store  # only the last one shows
     cycles = waves * mainloop + shown
     item = ITEM_BYTES["bfloat16"]
-    cycles = max(cycles, item * batches * (M * K + K * N + M * N) / DRAM)
+    memory = item * batches * (M * K + K * N + M * N) / DRAM
+    cycles = max(cycles, memory) + HIDDEN * min(cycles, memory)
+    if tile.cluster_k > 1:
+        cycles += GATHER
     if parts > 1:
         cycles += SUM_START + M * N * (8 * parts + item) / SUM
     return Choice(tile, parts, START + cycles)
 
 
 @lru_cache(maxsize=4096)
-def choose(M: int, N: int, K: int, batches: int, sms: int, splits: bool = True) -> Choice:
-    """The candidate with the least estimated time. ``splits``: parts of K are allowed.
+def choose(
+    M: int, N: int, K: int, batches: int, sms: int, splits: bool = True, fragments: bool = False
+) -> Choice:
+    """The candidate with the least estimated time.
 
-    ``K`` counts 16-bit elements; of other types as many bytes take as long.
+    ``splits``: of a plain product: parts of K are allowed, and the tiles of ``PLAIN``.
+    ``fragments``: A goes through registers, see ``kernels/fragments.cuh``. ``K`` counts 16-bit
+    elements; of other types as many bytes take as long.
 
     >>> print(choose(8192, 8192, 8192, 1, 132).tile)
     cooperative 128x256, 4 stages, cluster 2x1
-    >>> choose(64, 4096, 8192, 1, 132).parts > 1
-    True
+    >>> print(choose(64, 4096, 8192, 1, 132).tile)
+    cooperative 128x64, 8 stages, cluster 1x1x2
     """
     may_split = splits and batches == 1 and N % 4 == 0  # the float32 parts need 16-byte rows
     made = [
         estimate(tile, parts, M, N, K, batches, sms)
-        for tile in CANDIDATES
-        for parts in (PARTS if may_split else (1,))
+        for tile in (PLAIN if splits else ()) + CANDIDATES
+        if _possible(tile, M, N, K, batches, sms, fragments)
+        for parts in (PARTS if may_split and tile.cluster_k == 1 else (1,))
         if parts == 1 or (divides(K, parts) and K // parts >= 256)  # shorter: latency only
     ]
     return min(made, key=lambda choice: choice.cycles)
+
+
+def _possible(tile: Tile, M: int, N: int, K: int, batches: int, sms: int, fragments: bool) -> bool:
+    if tile.cluster_k > 1:  # one wave, and parts that are worth it
+        clusters = -(-M // tile.m) * -(-N // tile.n) * batches
+        if clusters * tile.cluster > sms or K // tile.cluster_k < 256:
+            return False
+    return tile.blocks == 1 or not fragments
+
+
+@lru_cache(maxsize=4096)
+def choose_promoted(M: int, N: int, K: int, sms: int) -> Tile:
+    """The tile of a float8 product that is added up in float32; K counts float8 elements.
+
+    >>> print(choose_promoted(8192, 8192, 8192, 132))
+    cooperative 128x256, 4 stages, cluster 2x1
+    """
+    made = [estimate(tile, 1, M, N, K // 2, 1, sms) for tile in PROMOTED]
+    return min(made, key=lambda choice: choice.cycles).tile

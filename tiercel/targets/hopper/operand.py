@@ -44,8 +44,8 @@ class Matrix:
             self.column_stride, self.batches, self.batch_stride,
         )  # fmt: skip
 
-    def tensor_map(self, box_rows: int, operand: bool = False) -> bytes:
-        """Descriptor for boxes of ``box_rows`` rows × 128 bytes; the matrix must be row-major.
+    def tensor_map(self, box_rows: int, operand: bool = False, span: int = 128) -> bytes:
+        """Descriptor for boxes of ``box_rows`` rows × ``span`` bytes; the matrix must be row-major.
 
         ``operand``: of a multiplication, float32 being rounded to TF32.
         """
@@ -54,7 +54,7 @@ class Matrix:
         batch = self.batch_stride * item if self.batches > 1 else _aligned(self.rows * row)
         sizes = (self.columns, self.rows, self.batches)
         dtype = "tf32" if operand and self.dtype == "float32" else self.dtype
-        return tensor_map(dtype, self.address, sizes, (row, batch), (128 // item, box_rows))
+        return tensor_map(dtype, self.address, sizes, (row, batch), (span // item, box_rows))
 
 
 def _aligned(size: int) -> int:

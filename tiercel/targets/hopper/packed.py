@@ -55,7 +55,7 @@ def pack(b: torch.Tensor, program: AccumulatorProgram) -> PackedOperand:
         )
     terms = max(sum(abs(c) for _, c in p.plane.terms) for p in lowered.b_planes)
     scale = 1.0
-    if largest and matrix.dtype != fused.PLANE:  # plain planes are read in place, unscaled
+    if largest and matrix.dtype == "bfloat16":  # plain planes are read in place, unscaled
         scale = 2.0 ** math.floor(math.log2(PLANE_LIMIT / (terms * largest)))
     grid = right_grid(matrix, program)
     memory = torch.empty(
@@ -67,9 +67,9 @@ def pack(b: torch.Tensor, program: AccumulatorProgram) -> PackedOperand:
         grid, lowered.b_planes, memory.data_ptr(), flag.data_ptr(), scale, device
     )
     if work is not None:
-        work.launch(torch.cuda.current_stream(b.device).cuda_stream)
+        work.run(torch.cuda.current_stream(b.device).cuda_stream)
         if flag.item():
-            raise TiercelValueError("b does not fit into float16 planes; use the classical product")
+            raise TiercelValueError("b does not fit into its planes; use the classical product")
     return PackedOperand(b, lowered, memory, scale)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-_FIELDS = struct.Struct("<Q qq Q Q i ii i i iiii ii ff ff")
+_FIELDS = struct.Struct("<Q qq Q i ii i i iiii iii ff")
 
 
 @dataclass(frozen=True)
@@ -28,22 +28,22 @@ class Params:
     c: int = 0
     c_row_stride: int = 0
     c_batch_stride: int = 0
-    scratch: int = 0
+    unloaded: int = 0
     gate: int = 0
     gate_value: int = 0
-    combination: bytes = bytes(72)  # see ``planes.py``; this size when there is none
-    plane_scale: float = 1.0
+    groups: bytes = bytes(40)  # see ``grouped.py``
+    scales: bytes = bytes(48)  # see ``scales.py``
+    trace: bytes = b""
     epilogue: bytes = b""
 
     def pack(self) -> bytes:
         """The bytes, padded to the alignment of a tensor map."""
         fields = _FIELDS.pack(
-            self.c, self.c_row_stride, self.c_batch_stride, self.scratch, self.gate,
+            self.c, self.c_row_stride, self.c_batch_stride, self.gate,
             self.gate_value, self.block_rows, self.block_columns, self.tile_columns,
             self.k_tiles, self.cluster_rows, self.cluster_columns, self.batches, self.group,
-            self.a_batch_step, self.b_batch_step, self.alpha, self.beta,
-            self.plane_scale, 1 / self.plane_scale,
+            self.a_batch_step, self.b_batch_step, self.unloaded, self.alpha, self.beta,
         )  # fmt: skip
-        content = b"".join(self.maps) + self.combination + fields
-        content += bytes(-len(content) % 8) + self.epilogue
+        content = b"".join(self.maps) + self.groups + self.scales + fields
+        content += bytes(-len(content) % 8) + self.trace + self.epilogue
         return content + bytes(-len(content) % 64)

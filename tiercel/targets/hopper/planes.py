@@ -8,14 +8,17 @@ from functools import lru_cache
 
 from tiercel.errors import TiercelValueError
 from tiercel.targets.hopper.compile import cubin
+from tiercel.targets.hopper.config import ITEM_BYTES
 from tiercel.targets.hopper.driver import Arguments, Kernel
-from tiercel.targets.hopper.fused import PLANE, KernelPlane, sums_of
+from tiercel.targets.hopper.fused import PLANES, KernelPlane, sums_of
+from tiercel.targets.hopper.launch import Launch
 from tiercel.targets.hopper.operand import Matrix
-from tiercel.targets.hopper.source import NAMES, sums_text
+from tiercel.targets.hopper.source import sums_text
+from tiercel.targets.hopper.wgmma import KINDS
 
 THREADS = 256
-VECTOR = 8  # elements of a thread
-SQUARE = 256
+VECTOR = 16  # bytes that a thread handles of each block
+SQUARE = 256, 32  # rows and vectors
 
 
 @dataclass(frozen=True)
@@ -41,10 +44,11 @@ def grid_of(view: Matrix, name: str, grid: tuple[int, int], transposed: bool) ->
     number = [(i, j) for i in range(grid[0]) for j in range(grid[1])]
     down, across = grid[::-1] if transposed else grid
     order = tuple((j, i) if transposed else (i, j) for i, j in number)
-    if view.rows % down or view.columns % (across * VECTOR):
+    step = VECTOR // ITEM_BYTES[view.dtype]
+    if view.rows % down or view.columns % (across * step):
         raise TiercelValueError(
             f"{name}, seen as {view.rows}x{view.columns}, does not divide into {down}x{across} "
-            f"blocks with columns a multiple of {VECTOR}; peel the rest off, or use the classical "
+            f"blocks with columns a multiple of {step}; peel the rest off, or use the classical "
             "kernel"
         )
     return BlockGrid(view, view.rows // down, view.columns // across, order)
@@ -52,50 +56,47 @@ def grid_of(view: Matrix, name: str, grid: tuple[int, int], transposed: bool) ->
 
 def plane_bytes(grid: BlockGrid, planes: tuple[KernelPlane, ...]) -> int:
     """Memory for the written planes."""
-    return sum(p.written for p in planes) * grid.rows * grid.columns * 2
+    item = ITEM_BYTES[PLANES[grid.view.dtype]]
+    return sum(p.written for p in planes) * grid.rows * grid.columns * item
 
 
 def matrices(grid: BlockGrid, planes: tuple[KernelPlane, ...], memory: int) -> list[Matrix]:
     """Where the kernel finds each plane; written ones lie one after the other at ``memory``."""
-    found = []
+    found, dtype = [], PLANES[grid.view.dtype]
     for p in planes:
         if p.written:
-            found.append(Matrix(memory, PLANE, grid.rows, grid.columns, grid.columns, 1))
-            memory += grid.rows * grid.columns * 2
+            found.append(Matrix(memory, dtype, grid.rows, grid.columns, grid.columns, 1))
+            memory += grid.rows * grid.columns * ITEM_BYTES[dtype]
         else:
             found.append(grid.block(p.plane.terms[0][0]))
     return found
 
 
-@dataclass(frozen=True)
-class Combine:
-    """A ready launch of the combination kernel."""
-
-    kernel: Kernel
-    blocks: int
-    arguments: Arguments
-
-    def launch(self, stream: int) -> None:
-        self.kernel.launch(self.blocks, self.arguments, stream, THREADS)
-
-
 def squares(grid: BlockGrid) -> tuple[int, int]:
-    """256 × 256 squares of a block, down and across: each has a counter of finished items."""
-    return -(-grid.rows // SQUARE), -(-grid.columns // SQUARE)
+    """Squares of a block, down and across: each has a counter of finished items."""
+    return -(-grid.rows // SQUARE[0]), -(-_vectors(grid, grid.columns) // SQUARE[1])
+
+
+def _vectors(grid: BlockGrid, elements: int) -> int:
+    return elements * ITEM_BYTES[grid.view.dtype] // VECTOR
 
 
 def arguments(
-    grid: BlockGrid, memory: int, flag: int, ready: int, scale: float, band: int
+    grid: BlockGrid, memory: int, flag: int, ready: int, scale: float, band: int, record: int = 0
 ) -> bytes:
-    """``Combination`` of ``kernels/combine.cuh``; ``ready``: address of the squares' counters."""
+    """``Combination`` of ``kernels/combine.cuh``.
+
+    ``ready``: address of the squares' counters; ``record``: of the guard's record, 0 for none.
+    """
     view = grid.view
     offsets = [
-        row * grid.rows * view.row_stride + column * grid.columns for row, column in grid.order
+        _vectors(grid, row * grid.rows * view.row_stride + column * grid.columns)
+        for row, column in grid.order
     ]
     return struct.pack(
-        f"<QQQQ{len(offsets)}qqiiiifi",
-        view.address, memory, flag, ready, *offsets, view.row_stride, grid.rows, grid.columns,
-        *squares(grid), scale, band,
+        f"<QQQQQ{len(offsets)}qqiiiifi",
+        view.address, memory, flag, ready, record, *offsets, _vectors(grid, view.row_stride),
+        grid.rows, _vectors(grid, grid.columns),        *squares(grid), scale, band,
     )  # fmt: skip
 
 
@@ -106,14 +107,16 @@ def combination(
     flag: int,
     scale: float,
     device: int,
-) -> Combine | None:
+    record: int = 0,
+) -> Launch | None:
     """Prepare the writing of all written planes; ``None`` when there are none."""
     sums = sums_of(planes)
     if not sums:
         return None
     made = _kernel(grid.view.dtype, len(grid.order), sums, device)
-    blocks = -(-grid.rows * grid.columns // (VECTOR * THREADS))
-    return Combine(made, blocks, Arguments(arguments(grid, memory, flag, 0, scale, 1)))
+    blocks = -(-grid.rows * _vectors(grid, grid.columns) // THREADS)
+    content = Arguments(arguments(grid, memory, flag, 0, scale, 1, record))
+    return Launch(made, blocks, content, THREADS)
 
 
 @lru_cache(maxsize=256)
@@ -151,6 +154,6 @@ def text(dtype: str, blocks: int, sums: tuple[str, ...]) -> str:
 {sums_text(sums, blocks)}\
 extern "C" __global__ void __launch_bounds__({THREADS})
 combine_planes(const __grid_constant__ Combination<{blocks}> planes) {{
-  combine_all<{NAMES[dtype]}, Sums>(planes);
+  combine_all<{KINDS[dtype][0]}, Sums>(planes);
 }}
 """

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from tiercel.errors import TiercelTypeError, TiercelValueError
-from tiercel.targets.hopper import heuristic, source, split
+from tiercel.targets.hopper import classical, heuristic, split, tf32_operands
 from tiercel.targets.hopper.compile import cubin
 from tiercel.targets.hopper.config import ITEM_BYTES, OUTPUTS, Config, Tile
 from tiercel.targets.hopper.driver import Arguments, Kernel, multiprocessors
@@ -41,10 +41,11 @@ def gemm(
     """D = alpha · A·B + beta · C on the tensors' device.
 
     ``a`` (M, K) or (batch, M, K), ``b`` (K, N) or (batch, K, N): bfloat16 or float16, any layout in
-    which one dimension is contiguous and the other strides are multiples of 16 bytes; or contiguous
-    along K, float8_e4m3fn, float8_e5m2 (scales go into ``alpha``) or, if ``tf32`` allows it,
-    float32. A batch of one, or of stride 0, is broadcast. Products accumulate in float32, those of
-    float8 in the tensor cores' own precision ("fast accumulation").
+    which one dimension is contiguous and the other strides are multiples of 16 bytes; contiguous
+    along K, float8_e4m3fn or float8_e5m2 (scales go into ``alpha``); or, if ``tf32`` allows it,
+    float32, of which an operand may have to be copied (see ``tf32_operands.py``). A batch of one,
+    or of stride 0, is broadcast. Products accumulate in float32, those of float8 in the tensor
+    cores' own precision ("fast accumulation"; see ``gemm_scaled``).
 
     ``out`` (M, N) or (batch, M, N) is bfloat16, float16 or float32; a new one has the operands'
     dtype, bfloat16 for float8. ``c`` has the dtype and shape of ``out`` and may be it. ``config``
@@ -61,6 +62,8 @@ def gemm(
             f"a is {a.dtype}, which the tensor cores multiply as TF32, with 11 bits; allow it by "
             "tf32=True, or use the vendor's routine"
         )
+    if a.dtype.itemsize == 4:
+        a, b = tf32_operands.readable(a, b, out, beta == 0)
     tile, work = config, None
     if config is None and beta == 0 and stream is None:
         tile, work = _choice(a, b, out)
@@ -99,9 +102,12 @@ def _choice(
         return None, None
     M, N = out.shape
     row, column = out.stride()
+    swapped, fragments = tf32_operands.way(a, b)
     choice = heuristic.choose(
-        M, N, a.shape[1] * a.dtype.itemsize // 2, 1, multiprocessors(a.get_device()),
+        *((N, M) if swapped else (M, N)), a.shape[1] * a.dtype.itemsize // 2, 1,
+        multiprocessors(a.get_device()),
         splits=column == 1 and row % 2 == 0 and out.data_ptr() % 8 == 0,  # stored in pairs
+        fragments=fragments,
     )  # fmt: skip
     if choice.parts == 1:
         return choice.tile, None
@@ -175,17 +181,22 @@ def launch_of(
         a, b, c = b.transposed, a.transposed, c.transposed if c else None
     if c is not None:
         _check_c(c)
+    swapped = tf32_operands.swap(a, b)
+    if swapped:
+        if c is not None or direct or d.dtype != "float32":
+            raise TiercelValueError(
+                "b is float32 and not contiguous along K, which a kernel needs that adds c, or "
+                "whose out TMA cannot store or is not float32. Copy b"
+            )
+        a, b = b.transposed, a.transposed
     if tile is None:
+        sms, depth = multiprocessors(device), a.columns * ITEM_BYTES[a.dtype] // 2
+        through = swapped or tf32_operands.m_major(a)
         tile = heuristic.choose(
-            a.rows,
-            b.columns,
-            a.columns * ITEM_BYTES[a.dtype] // 2,
-            d.batches,
-            multiprocessors(device),
-            splits=False,
+            a.rows, b.columns, depth, d.batches, sms, splits=False, fragments=through
         ).tile
-    config, blocks, params = describe(a, b, d_view, tile, device)
-    config = replace(config, with_c=c is not None, direct=direct)
+    config, blocks, params = describe(a, b, d_view, tile, device, fragments=True)
+    config = replace(config, with_c=c is not None, direct=direct, swapped=swapped)
     if direct:
         address = struct.pack("<Qqq", d_view.address, d_view.row_stride, d_view.batch_stride)
         params = replace(params, epilogue=address)
@@ -198,31 +209,52 @@ def launch_of(
 
 
 def describe(
-    a: Matrix, b: Matrix, d: Matrix, tile: Tile, device: int
+    a: Matrix, b: Matrix, d: Matrix, tile: Tile, device: int, fragments: bool = False
 ) -> tuple[Config, int, Params]:
-    """Configuration, grid and argument of A·B into ``d``, whose rows are contiguous."""
+    """Configuration, grid and argument of A·B into ``d``, whose rows are contiguous.
+
+    ``fragments``: 4-byte elements of A may go through registers, as they must unless it is K-major.
+    """
     a_view, a_mn_major = oriented(a, "a")
     b_view, b_mn_major = oriented(b.transposed, "b")
-    if (a_mn_major or b_mn_major) and ITEM_BYTES[a.dtype] != 2:
+    fragments = fragments and a_mn_major and ITEM_BYTES[a.dtype] == 4
+    if ((a_mn_major and not fragments) or b_mn_major) and ITEM_BYTES[a.dtype] != 2:
         raise TiercelValueError(
             f"{'a' if a_mn_major else 'b'} is {a.dtype} and not contiguous along K, which the "
             "tensor cores need of all but 16-bit types. Copy it, or use the vendor's routine"
         )
-    config = Config(tile, a.dtype, d.dtype, a_mn_major, b_mn_major)
+    config = Config(tile, a.dtype, d.dtype, a_mn_major, b_mn_major, fragments=fragments)
     rows = -(-a.rows // (tile.m * tile.cluster_m))
     columns = -(-b.columns // (tile.n * tile.cluster_n))
     batches = max(d.batches, a.batches, b.batches)
-    blocks = min(multiprocessors(device) // tile.cluster, rows * columns * batches) * tile.cluster
+    k_tiles = -(-a.columns // config.tile_k)
+    if tile.cluster_k > k_tiles:
+        raise TiercelValueError(
+            f"K = {a.columns} is {k_tiles} k-tile of {config.tile_k}; {tile} needs {tile.cluster_k}"
+        )
+    clusters = rows * columns * batches
+    if tile.cluster_k == 1:  # persistent
+        clusters = min(clusters, multiprocessors(device) // tile.cluster)
+    blocks = clusters * tile.cluster
     a_box, b_box = operand_boxes(config)
+    # Rows beyond a small operand stay as they are in shared memory, and only reach what is not
+    # stored. To load zeros there takes as long as to load data, or longer.
+    unloaded = 0
+    if not a_mn_major and tile.cluster_n == 1 and a.rows < tile.m:
+        a_box = -(-a.rows // 8) * 8
+        unloaded += (tile.m - a_box) * 128
+    if not b_mn_major and tile.cluster_m == 1 and b.columns < tile.n:
+        b_box = -(-b.columns // 8) * 8
+        unloaded += (tile.n - b_box) * 128
     # Where threads store the output its descriptor is not used: any valid one will do.
     a_map, b_map = a_view.tensor_map(a_box, operand=True), b_view.tensor_map(b_box, operand=True)
     params = Params(
         maps=(a_map, b_map, a_map if output(d)[2] else d.tensor_map(64)),
         block_rows=a.rows, block_columns=b.columns, tile_columns=-(-b.columns // tile.n),
-        k_tiles=-(-a.columns // config.tile_k), cluster_rows=rows, cluster_columns=columns,
+        k_tiles=k_tiles, cluster_rows=rows, cluster_columns=columns,
         batches=batches,
         group=heuristic.GROUP, a_batch_step=int(a.batches > 1), b_batch_step=int(b.batches > 1),
-        alpha=1.0, beta=0.0,
+        unloaded=unloaded, alpha=1.0, beta=0.0,
     )  # fmt: skip
     return config, blocks, params
 
@@ -230,16 +262,16 @@ def describe(
 def operand_boxes(config: Config) -> tuple[int, int]:
     """Rows of the TMA boxes of A and B: the share that one CTA of a cluster loads."""
     tile = config.tile
-    a_rows = 64 if config.a_mn_major else tile.m
-    b_rows = 64 if config.b_mn_major else tile.n
+    a_rows = config.tile_k if config.a_mn_major else tile.m
+    b_rows = config.tile_k if config.b_mn_major else tile.n
     return a_rows // tile.cluster_n, b_rows // tile.cluster_m
 
 
 @lru_cache(maxsize=256)
 def kernel(config: Config, device: int) -> Kernel:
     """The compiled plain kernel, loaded on a device."""
-    code = cubin(source.text(config, source.plain_program(config.operand)), config.name)
-    return Kernel(code, device, config.tile.shared_bytes)
+    code = cubin(classical.text(config), config.name)
+    return Kernel(code, device, config.shared_bytes)
 
 
 def check(a: Matrix, b: Matrix, d: Matrix | None, c: Matrix | None) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tiercel.targets.hopper import wgmma
 from tiercel.targets.hopper.config import CONSUMERS, THREADS, Config
 from tiercel.targets.hopper.epilogue import EpilogueText
 
 # Registers of a producer and of a consumer thread after reallocation: multiples of 8, and
-# producer + 2 · consumer ≤ 504 = 64,512 / 128. Combining needs 40: four vectors in flight.
+# producer + 2 · consumer ≤ 504 = 64,512 / 128. Copying needs 40: four vectors in flight,
+# or four addresses of scales.
 REGISTERS = (24, 240)
-COMBINING_REGISTERS = (40, 232)
+COPYING_REGISTERS = (40, 232)
 NAMES = {"bfloat16": "bf16", "float16": "f16", "float32": "float"}  # of outputs
 
 
@@ -19,8 +20,8 @@ NAMES = {"bfloat16": "bf16", "float16": "f16", "float32": "float"}  # of outputs
 class KernelProgram:
     """What the producer and the consumers do for one tile, as CUDA statements.
 
-    ``kinds``: element types that its products read. ``sums``: planes of A that the kernel itself
-    combines, as expressions of ``block[i]``; none when they are given.
+    ``kinds``: element types that its products read. ``a_blocks``: of A, where the kernel combines
+    its planes itself.
     """
 
     title: str
@@ -31,7 +32,6 @@ class KernelProgram:
     kinds: tuple[str, ...]
     produce: tuple[str, ...]
     consume: tuple[str, ...]
-    sums: tuple[str, ...] = ()
     a_blocks: int = 1
 
 
@@ -48,53 +48,26 @@ def plain_program(operand: str) -> KernelProgram:
     )  # fmt: skip
 
 
+def traced_program(operand: str) -> KernelProgram:
+    """The classical product with a traced epilogue, whose operands are loaded before it."""
+    plain = plain_program(operand)
+    multiply, drain, _ = plain.consume
+    return replace(
+        plain,
+        consume=(
+            "auto ahead = Store<Config>::load(tile, p, 0, 0);",
+            multiply,
+            drain,
+            "Store<Config>::run_ahead(tile, acc, p, p.d[0], 0, 0, 1.0f, ahead);",
+        ),
+    )
+
+
 def text(config: Config, program: KernelProgram, epilogue: EpilogueText | None = None) -> str:
     """The whole translation unit."""
-    tile = config.tile
-    combines = tile.combine_blocks > 0
-    producer, consumer = COMBINING_REGISTERS if combines else REGISTERS
-    output = NAMES[config.output]
-    instructions = "\n\n".join(
-        wgmma.specialisation(kind, tile.n, config.a_mn_major, config.b_mn_major)
-        for kind in program.kinds
-    )
-    epilogue_type = f"AddC<{output}>" if config.with_c else "PlainEpilogue"
-    if config.direct:
-        epilogue_type = f"Direct<{output}, {epilogue_type}>"
-    if epilogue is not None:
-        epilogue_type = epilogue.type
-    scratch = tile.m * tile.n * 2
     return f"""\
-// {program.title}: {config}
-#include "gemm.cuh"
-{f"{chr(10)}{epilogue.text}" if epilogue else ""}
-struct Config {{
-  static constexpr int tile_m = {tile.m}, tile_n = {tile.n}, tile_k = {config.tile_k};
-  static constexpr int stages = {tile.stages};
-  static constexpr int cluster_m = {tile.cluster_m}, cluster_n = {tile.cluster_n};
-  static constexpr int cluster = cluster_m * cluster_n;
-  static constexpr bool pingpong = {_bool(tile.schedule == "pingpong")};
-  static constexpr int consumers = {CONSUMERS};
-  static constexpr int blocks = {tile.blocks};  // of 64 rows, per consumer
-  static constexpr int producer_registers = {producer}, consumer_registers = {consumer};
-  static constexpr bool a_mn_major = {_bool(config.a_mn_major)};
-  static constexpr bool b_mn_major = {_bool(config.b_mn_major)};
-  static constexpr int a_planes = {program.a_planes}, b_planes = {program.b_planes};
-  static constexpr int d_blocks = {program.d_blocks};
-  static constexpr bool combines = {_bool(combines)};  // planes of A, while multiplying
-  static constexpr int a_blocks = {program.a_blocks};
-  static constexpr int scratch_slots = {program.scratch_slots};
-  static constexpr int scratch_bytes = {scratch};  // of a slot
-  static constexpr int scratch_part = {min(scratch, 32768)};  // what one stage returns
-  using Operand = {wgmma.KINDS[config.operand][0]};
-  using Output = {output};
-  using Epilogue = {epilogue_type};
-}};
-
-{instructions}
-
+{declarations(config, program, epilogue)}
 struct Program {{
-{sums_text(program.sums, program.a_blocks, "  ") if combines else ""}\
   static __device__ void produce(Producer<Config>& load, const Params<Config>& p) {{
 {_indented(program.produce)}
   }}
@@ -106,10 +79,71 @@ struct Program {{
   }}
 }};
 
-extern "C" __global__ void __cluster_dims__({tile.cluster}, 1, 1) __launch_bounds__({THREADS}, 1)
-gemm(const __grid_constant__ Params<Config> params) {{
+extern "C" __global__ void __cluster_dims__({config.tile.cluster}, 1, 1)
+__launch_bounds__({THREADS}, 1) gemm(const __grid_constant__ Params<Config> params) {{
   gemm<Config, Program>(params);
 }}
+"""
+
+
+def declarations(
+    config: Config,
+    program: KernelProgram,
+    epilogue: EpilogueText | None = None,
+    kernel: str = "gemm.cuh",
+) -> str:
+    """What comes before the program: headers, the epilogue, ``Config``, instructions."""
+    tile = config.tile
+    combines = tile.combine_blocks > 0
+    copies = combines or config.scaling == "blocks"
+    producer, consumer = COPYING_REGISTERS if copies else REGISTERS
+    output = NAMES[config.output]
+    instructions = "\n\n".join(
+        wgmma.specialisation(
+            kind, config.wgmma_n, config.a_mn_major, config.b_mn_major, config.fragments
+        )
+        for kind in program.kinds
+    )
+    epilogue_type = f"AddC<{output}>" if config.with_c else "PlainEpilogue"
+    if config.direct:
+        epilogue_type = f"Direct<{output}, {epilogue_type}>"
+    if epilogue is not None:
+        epilogue_type = epilogue.type
+    scratch = tile.m * tile.n * 2
+    return f"""\
+// {program.title}: {config}
+#include "{kernel}"
+{f"{chr(10)}{epilogue.text}" if epilogue else ""}
+struct Config {{
+  static constexpr int tile_m = {tile.m}, tile_n = {tile.n}, tile_k = {config.tile_k};
+  static constexpr int stages = {tile.stages};
+  static constexpr int cluster_m = {tile.cluster_m}, cluster_n = {tile.cluster_n};
+  static constexpr int cluster = cluster_m * cluster_n;  // CTAs that share operands
+  static constexpr int cluster_k = {tile.cluster_k};  // that split K
+  static constexpr bool pingpong = {_bool(tile.schedule == "pingpong")};
+  static constexpr int consumers = {CONSUMERS};
+  static constexpr int blocks = {tile.blocks};  // of 64 rows, per consumer
+  static constexpr int producer_registers = {producer}, consumer_registers = {consumer};
+  static constexpr bool a_mn_major = {_bool(config.a_mn_major)};
+  static constexpr bool b_mn_major = {_bool(config.b_mn_major)};
+  static constexpr int a_planes = {program.a_planes}, b_planes = {program.b_planes};
+  static constexpr int d_blocks = {epilogue.maps if epilogue else program.d_blocks};
+  static constexpr bool combines = {_bool(combines)};  // planes of A, while multiplying
+  static constexpr int a_blocks = {program.a_blocks};
+  static constexpr bool grouped = {_bool(config.grouped)};
+  static constexpr bool traced = {_bool(config.traced)};  // timestamps, see trace.cuh
+  static constexpr int wgmma_n = {config.wgmma_n};  // columns of an instruction
+  static constexpr bool block_scales = {_bool(config.scaling == "blocks")};
+  static constexpr int scale_bytes = {config.scale_bytes};
+  static constexpr int scratch_slots = {program.scratch_slots};
+  static constexpr int scratch_bytes = {scratch};  // of a slot
+  static constexpr int scratch_part = {min(scratch, 32768)};  // what one stage returns
+  using Operand = {wgmma.KINDS[config.operand][0]};
+  using Output = {output};
+  using Epilogue = {epilogue_type};
+}};
+
+{instructions}
 """
 
 

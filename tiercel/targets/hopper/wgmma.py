@@ -12,14 +12,19 @@ KINDS = {
 }
 
 
-def specialisation(dtype: str, n: int, a_mn_major: bool, b_mn_major: bool) -> str:
+def specialisation(
+    dtype: str, n: int, a_mn_major: bool, b_mn_major: bool, fragments: bool = False
+) -> str:
     r"""CUDA text of ``Wgmma<kind>``: a product of two shared-memory tiles.
+
+    ``fragments``: A is in registers, whatever its layout in memory.
 
     >>> print(specialisation("bfloat16", 8, False, True))
     template <>
     struct Wgmma<bf16> {
       // d (=|+=) A (64 × 16) · B (16 × 8); `accumulate` 0 overwrites
-      static __device__ void issue(float (&d)[4], u64 a, u64 b, int accumulate) {
+      static __device__ void issue(float (&d)[4], u64 a, u64 b,
+                                   int accumulate) {
         asm volatile(
             "{\n"
             ".reg .pred p;\n"
@@ -35,27 +40,32 @@ def specialisation(dtype: str, n: int, a_mn_major: bool, b_mn_major: bool) -> st
     """
     (kind, k), count = KINDS[dtype], n // 2
     # Only 16-bit types can be transposed on the way from shared memory.
-    major = f", {int(a_mn_major)}, {int(b_mn_major)}" if k == 16 else ""
+    major = (f", {int(a_mn_major)}" * (not fragments) + f", {int(b_mn_major)}") * (k == 16)
+    after = count + (4 if fragments else 1)  # number of the operand behind A
+    a = f"{{%{count}, %{count + 1}, %{count + 2}, %{count + 3}}}" if fragments else f"%{count}"
+    inputs = ", ".join(f'"r"(a[{i}])' for i in range(4)) if fragments else '"l"(a)'
     registers = "\n".join(
         f'        "{line}"'
         for line in _lines([f"%{i}" for i in range(count)], 16, opening="{", closing="}, ")
     )
     values = "\n          ".join(_lines([f'"+f"(d[{i}])' for i in range(count)], 6))
+    a_type = "const u32 (&a)[4]" if fragments else "u64 a"
     return f"""\
 template <>
 struct Wgmma<{kind}> {{
   // d (=|+=) A (64 × {k}) · B ({k} × {n}); `accumulate` 0 overwrites
-  static __device__ void issue(float (&d)[{count}], u64 a, u64 b, int accumulate) {{
+  static __device__ void issue(float (&d)[{count}], {a_type}, u64 b,
+                               int accumulate) {{
     asm volatile(
         "{{\\n"
         ".reg .pred p;\\n"
-        "setp.ne.b32 p, %{count + 2}, 0;\\n"
+        "setp.ne.b32 p, %{after + 1}, 0;\\n"
         "wgmma.mma_async.sync.aligned.m64n{n}k{k}.f32.{kind}.{kind} "
 {registers}
-        "%{count}, %{count + 1}, p, 1, 1{major};\\n"
+        "{a}, %{after}, p, 1, 1{major};\\n"
         "}}"
         : {values}
-        : "l"(a), "l"(b), "r"(accumulate));
+        : {inputs}, "l"(b), "r"(accumulate));
   }}
 }};"""
 

@@ -1,31 +1,32 @@
-// Planes of an operand: each block is read once, each combined plane written once. A lane handles
-// 8 neighbouring elements at one position of all blocks.
+// Planes of an operand: each block is read once, each combined plane written once. A lane handles one
+// vector of 16 bytes at one position of all blocks.
 #pragma once
 #include "ptx.cuh"
 
-// Mirrored by ../planes.py.
+// Mirrored by ../planes.py. Offsets, strides and columns count vectors of 16 bytes.
 template <int blocks>
 struct Combination {
-  const u16* operand;
-  u16* planes;               // consecutive, each rows × columns without gaps
+  const uint4* operand;
+  uint4* planes;             // consecutive, each rows × columns without gaps
   int* flag;                 // set to 1 when a value is not finite, or too large for a plane
   int* ready;                // inside the product: workers done, then items done of each square
-  long long offset[blocks];  // of each block, in elements
+  u32* record;               // null, or: see Extremes
+  long long offset[blocks];  // of each block
   long long row_stride;
-  int rows, columns;         // of a block; columns a multiple of 8
-  int squares_down, squares_across;  // of 256 × 256 elements in a block
+  int rows, columns;         // of a block
+  int squares_down, squares_across;  // of 256 rows × 32 vectors in a block
   float scale;               // power of two
   int band;                  // panels that are needed first together
 };
 
-__device__ inline uint4 load_once(const u16* source) {
+__device__ inline uint4 load_once(const uint4* source) {
   uint4 v;
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(source));
   return v;
 }
 
-__device__ inline void store_vector(u16* target, uint4 v) {
+__device__ inline void store_vector(uint4* target, uint4 v) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
                ::"l"(target), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
 }
@@ -46,6 +47,99 @@ __device__ inline u32 not_finite(u32 pair) {
   return (pair & 0x7fff7fffu) + 0x04000400u & 0x80008000u;
 }
 
+// The values of a vector, as floats, and a vector of plane elements from floats: float16 planes of
+// 16-bit operands, float32 planes of float32.
+template <class Element>
+struct Values {
+  static constexpr int count = 8;
+  static __device__ float at(const uint4& v, int i) {
+    const u32 both = (&v.x)[i / 2];
+    return i % 2 ? Element::high(both) : Element::low(both);
+  }
+  static __device__ uint4 pack(const float (&x)[count], u32& bad) {
+    uint4 v;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      (&v.x)[i] = f16::pack(x[2 * i], x[2 * i + 1]);
+      bad |= not_finite((&v.x)[i]);
+    }
+    return v;
+  }
+};
+
+template <>
+struct Values<tf32> {
+  static constexpr int count = 4;
+  static __device__ float at(const uint4& v, int i) { return __uint_as_float((&v.x)[i]); }
+  static __device__ uint4 pack(const float (&x)[count], u32& bad) {
+    uint4 v;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      (&v.x)[i] = __float_as_uint(x[i]);
+      bad |= ((&v.x)[i] & 0x7fffffffu) >= 0x7f800000u;
+    }
+    return v;
+  }
+};
+
+// What the guard against badly scaled data wants to know of an operand: the largest and the smallest
+// mean magnitude of 128 neighbours along K, as bits of floats, which are ordered as the floats are,
+// NaN above all. The smallest is kept as its distance from infinity, so that all fields grow from 0
+// (targets/gpu/guard.py, whose record this is).
+struct Extremes {
+  static constexpr int segment = 128, shortest = 32;  // shorter rests scatter too much to be too small
+  static constexpr u32 infinity = 0x7f800000;
+  u32 most = 0, gap = 0;
+
+  // Of a lane's vector of each block, K being contiguous: 16 lanes hold a segment, `length` long (32
+  // lanes, of float32).
+  template <class Element, int blocks>
+  __device__ void take(const uint4 (&in)[blocks], int length) {
+    float sum[blocks];
+#pragma unroll
+    for (int i = 0; i < blocks; ++i) {
+      sum[i] = 0;
+#pragma unroll
+      for (int j = 0; j < Values<Element>::count; ++j) sum[i] += fabsf(Values<Element>::at(in[i], j));
+    }
+    constexpr bool halves = (blocks & (blocks - 1)) == 0;
+    const int lane = threadIdx.x % 32;
+    int left = blocks;  // sums that a lane still adds up; of a power of two it gives half away
+#pragma unroll
+    for (int mask = 1; mask < segment / Values<Element>::count; mask *= 2) {
+      if (halves && left > 1) {
+        left /= 2;
+#pragma unroll
+        for (int i = 0; i < left; ++i) {
+          const float mine = lane & mask ? sum[i + left] : sum[i];
+          const float other = lane & mask ? sum[i] : sum[i + left];
+          sum[i] = mine + __shfl_xor_sync(0xffffffffu, other, mask);
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < left; ++i) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], mask);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < left; ++i) take_sum(sum[i], length);
+  }
+
+  __device__ void take_sum(float sum, int length) {
+    const u32 mean = __float_as_uint(sum / static_cast<float>(max(length, shortest))) & 0x7fffffffu;
+    most = max(most, mean);
+    if (length >= shortest && mean <= infinity) gap = max(gap, infinity - mean);
+  }
+
+  // By a whole warp. Most warps find nothing new and spare the atomics.
+  __device__ void add_to(u32* record) const {
+    const u32 above = __reduce_max_sync(0xffffffffu, most), below = __reduce_max_sync(0xffffffffu, gap);
+    if (threadIdx.x % 32 != 0) return;
+    const volatile u32* known = record;
+    if (above > known[0]) atomicMax(record, above);
+    if (below > known[1]) atomicMax(record + 1, below);
+  }
+};
+
 // One vector of every plane. `Sums::plane<i>(block)` is generated: the sum that makes plane i, of
 // floats or of pairs of float16.
 //
@@ -53,21 +147,16 @@ __device__ inline u32 not_finite(u32 pair) {
 template <class Element, class Sums, int plane, int blocks>
 __device__ void combine_plane(const Combination<blocks>& p, const uint4 (&in)[blocks],
                               long long position, u32& bad) {
-  uint4 out;
+  constexpr int count = Values<Element>::count;
+  float sum[count];
 #pragma unroll
-  for (int pair = 0; pair < 4; ++pair) {
-    float low[blocks], high[blocks];
+  for (int j = 0; j < count; ++j) {
+    float value[blocks];
 #pragma unroll
-    for (int i = 0; i < blocks; ++i) {
-      low[i] = Element::low((&in[i].x)[pair]);
-      high[i] = Element::high((&in[i].x)[pair]);
-    }
-    const u32 both = f16::pack(Sums::template plane<plane>(low) * p.scale,
-                               Sums::template plane<plane>(high) * p.scale);
-    bad |= not_finite(both);
-    (&out.x)[pair] = both;
+    for (int i = 0; i < blocks; ++i) value[i] = Values<Element>::at(in[i], j);
+    sum[j] = Sums::template plane<plane>(value) * p.scale;
   }
-  store_vector(p.planes + position, out);
+  store_vector(p.planes + position, Values<Element>::pack(sum, bad));
   if constexpr (plane + 1 < Sums::planes)
     combine_plane<Element, Sums, plane + 1>(
         p, in, position + static_cast<long long>(p.rows) * p.columns, bad);
@@ -93,33 +182,39 @@ __device__ void combine_plane_f16(const Combination<blocks>& p, const f16x2 (&in
 // As a kernel of its own: one vector per thread.
 template <class Element, class Sums, int blocks>
 __device__ void combine_all(const Combination<blocks>& p) {
-  const int vectors = p.columns / 8;
   const long long position = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
-  const int row = position / vectors;
+  const int row = position / p.columns;
   if (row >= p.rows) return;
-  const int column = (position - static_cast<long long>(row) * vectors) * 8;
+  const int column = position - static_cast<long long>(row) * p.columns;
   uint4 in[blocks];
 #pragma unroll
   for (int i = 0; i < blocks; ++i)
     in[i] = load_once(p.operand + p.offset[i] + row * p.row_stride + column);
   u32 bad = 0;
-  combine_plane<Element, Sums, 0>(p, in, position * 8, bad);
+  combine_plane<Element, Sums, 0>(p, in, position, bad);
   if (bad) *p.flag = 1;
+  if (p.record != nullptr) {  // then warps are whole and no segment is cut
+    Extremes seen;
+    seen.take<Element>(in, Extremes::segment);
+    seen.add_to(p.record);
+  }
 }
 
 // Inside the product, by the three idle warps of the producer group of every CTA. A warp's item is
-// 8 rows × 256 columns; 32 items make a square, a panel of rows (of M or N) by a span of K. Items go
-// by bands of panels, and in a band by K: the product that first needs them walks along K as well.
+// 8 rows × 32 vectors; 32 items make a square, a panel of rows (of M or N) by a span of K. Items go by
+// bands of panels, and in a band by K: the product that first needs them walks along K as well.
 struct Squares {
-  static constexpr int side = 256, items = 32, rows = side / items, part_rows = rows / 2;
+  static constexpr int side = 256, items = 32, rows = side / items, vectors = 32;
+  static constexpr int k_tiles = 4;  // of a span: 512 bytes, or 256 rows of 16-bit values
 };
 
-// A warp has two parts of 4 rows on their way through shared memory: registers for 48 KB in flight
-// do not exist beside the accumulators.
+// A warp has two parts of an item on their way through shared memory, 16 KB in all: registers for
+// that do not exist beside the accumulators.
 template <int blocks>
 struct ItemBuffer {
+  static constexpr int rows = blocks <= 4 ? 4 : blocks <= 8 ? 2 : 1;
   static constexpr int row = blocks * 32 * 16;  // bytes: a vector of each block for each lane
-  static constexpr int part = Squares::part_rows * row;
+  static constexpr int part = rows * row;
   static constexpr int warp = 2 * part;
   static constexpr int cta = 3 * warp;
 };
@@ -139,7 +234,7 @@ __device__ Item item_at(const Combination<blocks>& p, int index) {
   const int span = in_band / width;
   const int panel = band * p.band + in_band - span * width;
   return {(mn_major ? span : panel) * Squares::side + index % Squares::items * Squares::rows,
-          (mn_major ? panel : span) * Squares::side + static_cast<int>(threadIdx.x) % 32 * 8,
+          (mn_major ? panel : span) * Squares::vectors + static_cast<int>(threadIdx.x) % 32,
           panel * spans + span};
 }
 
@@ -149,10 +244,10 @@ __device__ void fetch_part(const Combination<blocks>& p, const Item& item, int f
   if (item.column < p.columns) {
 #pragma unroll
     for (int i = 0; i < blocks; ++i) {
-      const u16* source =
+      const uint4* source =
           p.operand + p.offset[i] + (item.row + first) * p.row_stride + item.column;
 #pragma unroll
-      for (int row = 0; row < Squares::part_rows; ++row)
+      for (int row = 0; row < ItemBuffer<blocks>::rows; ++row)
         if (item.row + first + row < p.rows)
           async_copy(buffer + row * ItemBuffer<blocks>::row + i * 512, source + row * p.row_stride);
     }
@@ -160,51 +255,73 @@ __device__ void fetch_part(const Combination<blocks>& p, const Item& item, int f
   async_copy_commit();
 }
 
-template <class Element, class Sums, int blocks>
+template <class Element, class Sums, bool exact, int blocks>
 __device__ void combine_part(const Combination<blocks>& p, const Item& item, int first, u32 buffer,
-                             u32& most) {
-  if (item.column >= p.columns) return;
-  const int rows = min(Squares::part_rows, p.rows - item.row - first);
+                             u32& bad, Extremes& seen) {
+  const int rows = min(ItemBuffer<blocks>::rows, p.rows - item.row - first);
+  const bool inside = item.column < p.columns;
+  constexpr int lanes = Extremes::segment / Values<Element>::count;
+  const int segment = min(p.columns - item.column / lanes * lanes, lanes) * Values<Element>::count;
 #pragma unroll 1
   for (int row = 0; row < rows; ++row) {
-    f16x2 in[4][blocks];
+    const long long position =
+        static_cast<long long>(item.row + first + row) * p.columns + item.column;
+    uint4 in[blocks];
 #pragma unroll
     for (int i = 0; i < blocks; ++i) {
-      const uint4 v = shared_load(buffer + row * ItemBuffer<blocks>::row + i * 512);
-#pragma unroll
-      for (int pair = 0; pair < 4; ++pair)
-        in[pair][i].pair = Element::to_f16((&v.x)[pair]);
+      in[i] = shared_load(buffer + row * ItemBuffer<blocks>::row + i * 512);
+      if (!inside) in[i] = {0, 0, 0, 0};
     }
-    combine_plane_f16<Sums, 0>(
-        p, in, static_cast<long long>(item.row + first + row) * p.columns + item.column, most);
+    if (p.record != nullptr) seen.take<Element>(in, max(segment, 0));
+    if (!inside) continue;
+    if constexpr (exact) {
+      combine_plane<Element, Sums, 0>(p, in, position, bad);
+    } else {
+      f16x2 pairs[4][blocks];
+#pragma unroll
+      for (int i = 0; i < blocks; ++i)
+#pragma unroll
+        for (int pair = 0; pair < 4; ++pair)
+          pairs[pair][i].pair = Element::to_f16((&in[i].x)[pair]);
+      u32 most = 0;
+      combine_plane_f16<Sums, 0>(p, pairs, position, most);
+      bad |= not_finite(most);
+    }
   }
 }
 
-template <class Element, class Sums, bool mn_major, int blocks>
+// Items `worker`, `worker` + `workers`, … by one warp. `exact`: sums in float32, rounded once.
+template <class Element, class Sums, bool mn_major, bool exact = false, int blocks>
 __device__ void combine_items(const Combination<blocks>& p, u32 buffer, int worker, int workers) {
+  constexpr int part_rows = ItemBuffer<blocks>::rows;
   const int total = p.squares_down * p.squares_across * Squares::items;
   const int lane = threadIdx.x % 32;
-  const u32 first = buffer + lane * 16, second = first + ItemBuffer<blocks>::part;
-  u32 most = 0;
-  Item item = item_at<mn_major>(p, worker);
-  if (worker < total) fetch_part(p, item, 0, first);
+  u32 now = buffer + lane * 16, next = now + ItemBuffer<blocks>::part;
+  u32 bad = 0;
+  Extremes seen;
+  Item item = item_at<mn_major>(p, min(worker, total - 1));
+  if (worker < total) fetch_part(p, item, 0, now);
   for (int index = worker; index < total; index += workers) {
-    fetch_part(p, item, Squares::part_rows, second);
-    async_copy_wait<1>();
-    combine_part<Element, Sums>(p, item, 0, first, most);
-
-    const Item next = item_at<mn_major>(p, min(index + workers, total - 1));
-    if (index + workers < total) fetch_part(p, next, 0, first);
-    else async_copy_commit();
-    async_copy_wait<1>();
-    combine_part<Element, Sums>(p, item, Squares::part_rows, second, most);
-
+    const Item after = item_at<mn_major>(p, min(index + workers, total - 1));
+#pragma unroll 1
+    for (int first = 0; first < Squares::rows; first += part_rows) {
+      if (first + part_rows < Squares::rows) fetch_part(p, item, first + part_rows, next);
+      else if (index + workers < total) fetch_part(p, after, 0, next);
+      else async_copy_commit();
+      async_copy_wait<1>();
+      combine_part<Element, Sums, exact>(p, item, first, now, bad, seen);
+      const u32 filled = next;
+      next = now;
+      now = filled;
+    }
     proxy_fence();  // TMA reads the planes
     __syncwarp();
     if (lane == 0) count_up(p.ready + 1 + item.counter);
-    item = next;
+    item = after;
   }
-  if (not_finite(most)) *p.flag = 1;
+  if (bad) *p.flag = 1;
+  if (p.record != nullptr) seen.add_to(p.record);
+  async_copy_wait<0>();
   __syncwarp();
   if (lane == 0) count_up(p.ready);  // this worker is done
 }
@@ -213,17 +330,23 @@ __device__ void combine_items(const Combination<blocks>& p, u32 buffer, int work
 // the next `width` spans of its panel, four k-tiles each.
 struct Readiness {
   static constexpr int width = 4;
+  static constexpr int patience = 1 << 18;  // looks, 0.2 s or more
 
   static __device__ bool all(const int* ready, int workers) { return count(ready) == workers; }
 
-  static __device__ void wait(const int* spans, int number) {
-    int least;
-    do {
-      least = Squares::items;
+  // All thread blocks are resident at once, unless something else holds multiprocessors for long. Then
+  // the flag lets the classical kernel compute the result, and what is multiplied here does not matter.
+  static __device__ void wait(const int* spans, int number, int* flag) {
+    for (int looks = 0; looks < patience; ++looks) {
+      int least = Squares::items;
 #pragma unroll
       for (int i = 0; i < width; ++i)
         if (i < number) least = min(least, count(spans + i));
-    } while (least < Squares::items);
-    proxy_fence();
+      if (least == Squares::items) {
+        proxy_fence();
+        return;
+      }
+    }
+    *flag = 1;
   }
 };

@@ -2,7 +2,11 @@
 //
 // An epilogue object lives for 64 rows of a tile. `apply` changes, in place, the values of a thread:
 // x[j] holds (row, column + 8j), (row, column + 8j + 1), then the same at row + 8. `finish` writes
-// what was gathered over the tile's columns.
+// what was gathered over the tile's columns, `close` says so for all rows of the tile.
+//
+// One that `loads` operands gets them as values: Rows, for its 64 rows, and Operands, for a subtile of
+// n pieces; both are loaded before the tile is multiplied, see Store. With `further` outputs beside
+// the first, its `apply` also fills pairs of them: more[i][j][0] at row, more[i][j][1] at row + 8.
 #pragma once
 #include "ptx.cuh"
 
@@ -15,12 +19,19 @@ struct Place {
 
 struct PlainEpilogue {
   struct Params {};
-  static constexpr int shrink = 0;
-  static constexpr bool staged = true;
+  static constexpr int shrink = 0, further = 0;
+  static constexpr bool staged = true, loads = false;
+  struct Rows {};
+  template <int n>
+  struct Operands {
+    static constexpr int registers = 0;
+  };
   template <int n, class P>
   __device__ void apply(float (&)[n][4], const P&, const Place&, int) {}
   template <class P>
   __device__ void finish(const P&, const Place&, int) {}
+  template <class P>
+  static __device__ void close(const P&, const Place&, int, int) {}
 };
 
 // + beta · C, C of the output's type, rows of an even stride.
@@ -101,41 +112,96 @@ struct Direct : Before {
 };
 
 // An epilogue traced from Python: E is the generated tiercel::Epilogue (see the contract in
-// tiercel/lower/epilogue/cuda.py). `Main` says which output goes through shared memory:
-//   shrink, staged;  take(outputs, low, high);  store_rest(params, batch, row, column, outputs)
+// tiercel/lower/epilogue/cuda.py). `Main` says which outputs go through shared memory:
+//   shrink, staged, further;  take(outputs, low, high);  take_further(outputs, pairs);
+//   has_rest;  store_rest(params, batch, row, column, outputs)
+//
+// There are no branches around the arithmetic: with them, a pair of values took as long as its chain
+// of instructions, 110 cycles for GELU, because nothing overlapped. What lies outside the output is
+// computed, too, and not stored or counted.
 template <class E, class Main>
 struct Traced {
-  using Params = typename E::Params;
-  static constexpr int shrink = Main::shrink;
-  static constexpr bool staged = Main::staged;
-  typename E::RowPartials rows[2];  // of this thread's two rows
+  struct Params {
+    int* arrived;  // 0 for each 16 rows of each matrix; unused without partial results of rows
+    int blocks;    // partial results of a row
+    typename E::Params operands;
+  };
+  static constexpr int shrink = Main::shrink, further = Main::further;
+  static constexpr bool staged = Main::staged, loads = true;
+  // Partial results of a row are folded in as many independent chains.
+  static constexpr int chains = E::has_row_partials ? 4 : 1;
+  typename E::RowPartials rows[2][chains];  // of this thread's two rows
 
-  template <int n, class P>
-  __device__ void apply(float (&x)[n][4], const P& params, const Place& at, int first) {
-    const Params& p = params.epilogue;
-    const auto scalars = E::load_scalars(p, at.batch);
-    const int row = at.block_row + at.row;
+  struct Rows {
+    typename E::Scalars scalars;
     typename E::Column columns[2];
+  };
+
+  template <int n>
+  struct Operands {
+    static constexpr int registers = (__is_empty(typename E::Row) ? 0 : n * sizeof(typename E::Row) / 4) +
+                                     (__is_empty(typename E::Tile) ? 0 : n * sizeof(typename E::Tile) / 2);
+    typename E::Row along[n];
+    typename E::Tile tiles[n][2];
+  };
+
+  template <class P>
+  static __device__ Rows load_rows(const P& params, const Place& at) {
+    const typename E::Params& p = params.epilogue.operands;
+    Rows rows;
+    rows.scalars = E::load_scalars(p, at.batch);
 #pragma unroll
     for (int half = 0; half < 2; ++half)
-      if (at.row + 8 * half < params.block_rows)
-        columns[half] = E::load_column(p, at.batch, row + 8 * half);
+      rows.columns[half] = E::load_column(p, at.batch, row_inside(params, at, half));
+    return rows;
+  }
+
+  template <int n, class P>
+  static __device__ Operands<n> load(const P& params, const Place& at, int first) {
+    const typename E::Params& p = params.epilogue.operands;
+    Operands<n> values;
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      const int in_block = at.column + first + 8 * j, column = at.block_column + in_block;
+      if (in_block >= params.block_columns) continue;
+      values.along[j] = E::load_row(p, at.batch, column);
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        values.tiles[j][half] = E::load_tile(p, at.batch, row_inside(params, at, half), column);
+    }
+    return values;
+  }
+
+  template <int n, int m, class P>
+  __device__ void apply(float (&x)[n][4], u32 (&more)[m][n][2], const Rows& of_rows,
+                        const Operands<n>& values, const P& params, const Place& at, int first) {
+    const typename E::Params& p = params.epilogue.operands;
+    const int row = at.block_row + at.row;
 #pragma unroll
     for (int j = 0; j < n; ++j) {
       const int in_block = at.column + first + 8 * j, column = at.block_column + in_block;
       typename E::ColumnPartials gathered;
-      if (in_block < params.block_columns) {
-        const auto along = E::load_row(p, at.batch, column);
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          if (at.row + 8 * half >= params.block_rows) continue;
-          const float pair[2] = {x[j][2 * half], x[j][2 * half + 1]};
-          typename E::Outputs out;
-          E::apply(p, row + 8 * half, column, pair, scalars, along, columns[half],
-                   E::load_tile(p, at.batch, row + 8 * half, column), out, rows[half], gathered);
-          Main::take(out, x[j][2 * half], x[j][2 * half + 1]);
-          Main::store_rest(p, at.batch, row + 8 * half, column, out);
-        }
+      for (int half = 0; half < 2; ++half) {
+        const bool row_counts = at.row + 8 * half < params.block_rows;
+        const bool column_counts = in_block < params.block_columns;
+        float &low = x[j][2 * half], &high = x[j][2 * half + 1];
+        const float pair[2] = {low, high};
+        typename E::Outputs out;
+        auto of_row = rows[half][j % chains];
+        auto of_columns = gathered;
+        E::apply(p, row + 8 * half, column, pair, of_rows.scalars, values.along[j],
+                 of_rows.columns[half], values.tiles[j][half], out, of_row, of_columns);
+        if (column_counts) rows[half][j % chains] = of_row;
+        if (row_counts) gathered = of_columns;
+        Main::take(out, low, high);
+        u32 pairs[m];
+        Main::take_further(out, pairs);
+#pragma unroll
+        for (int i = 0; i < further; ++i) more[i][j][half] = pairs[i];
+        if constexpr (Main::has_rest)
+          if (row_counts && column_counts)
+            Main::store_rest(p, at.batch, row + 8 * half, column, out);
       }
       if constexpr (E::has_column_partials) {  // of the 16 rows of this warp
 #pragma unroll
@@ -154,11 +220,71 @@ struct Traced {
       const int block = at.block_column / params.block_columns * params.tile_columns + tile_column;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        E::merge(rows[half], E::from_lane(rows[half], 1));
-        E::merge(rows[half], E::from_lane(rows[half], 2));
-        if (threadIdx.x % 4 == 0 && at.row + 8 * half < params.block_rows)
-          E::store_row_partials(params.epilogue, at.batch, at.block_row + at.row + 8 * half, block,
-                                rows[half]);
+        auto& whole = rows[half][0];
+#pragma unroll
+        for (int chain = 1; chain < chains; ++chain) E::merge(whole, rows[half][chain]);
+        E::merge(whole, E::from_lane(whole, 1));
+        E::merge(whole, E::from_lane(whole, 2));
+        if (threadIdx.x % 4 == 0 && at.row + 8 * half < params.block_rows &&
+            tile_column < params.tile_columns)
+          E::store_row_partials(params.epilogue.operands, at.batch, at.block_row + at.row + 8 * half,
+                                block, whole);
+      }
+    }
+  }
+
+  // Partial results of `blocks` times 64 rows are written, the first of them at `at`. Whoever comes
+  // last for 16 rows finishes them, and leaves the counter at 0 for the next launch.
+  template <class P>
+  static __device__ void close(const P& params, const Place& at, int tile_column, int blocks) {
+    if constexpr (E::has_row_partials) {
+      const int lane = threadIdx.x % 32, first = at.row - lane / 4;  // of the warp's 16 rows
+      if (tile_column >= params.tile_columns) return;
+      __threadfence();
+      __syncwarp();
+      // A lane for each 64 rows: the answers of the counters are waited for together.
+      const int row = first + 64 * lane, last = params.epilogue.blocks - 1;
+      bool finishes = false;
+      if (lane < blocks && row < params.block_rows) {
+        int* arrived = params.epilogue.arrived + at.batch * ((params.block_rows + 15) / 16) +
+                       (at.block_row + row) / 16;
+        finishes = atomicAdd(arrived, 1) == last;
+        if (finishes) *arrived = 0;
+      }
+      unsigned left = __ballot_sync(0xffffffffu, finishes);
+      if (left != 0) __threadfence();
+      for (; left != 0; left &= left - 1) {
+        const int begin = first + 64 * (__ffs(left) - 1);
+        finish_rows(params.epilogue, at.batch, at.block_row + begin,
+                    min(16, params.block_rows - begin));
+      }
+    }
+  }
+
+ private:
+  // What is loaded for a row beyond the last is not used: any row will do.
+  template <class P>
+  static __device__ int row_inside(const P& params, const Place& at, int half) {
+    return at.block_row + min(at.row + 8 * half, params.block_rows - 1);
+  }
+
+  // In an order that does not depend on who comes last: the same call gives the same bits.
+  static __device__ void finish_rows(const Params& params, int batch, int first, int count) {
+    constexpr int together = 4;  // rows whose partial results are waited for at a time
+    const int lane = threadIdx.x % 32, last = first + count - 1;
+#pragma unroll 1
+    for (int row = first; row <= last; row += together) {
+      typename E::RowPartials whole[together];
+      for (int block = lane; block < params.blocks; block += 32)
+#pragma unroll
+        for (int i = 0; i < together; ++i)
+          E::merge(whole[i], E::load_row_partials(params.operands, batch, min(row + i, last), block));
+#pragma unroll
+      for (int i = 0; i < together; ++i) {
+#pragma unroll
+        for (int mask = 1; mask < 32; mask *= 2) E::merge(whole[i], E::from_lane(whole[i], mask));
+        if (lane == 0 && row + i <= last)
+          E::store_row_results(params.operands, batch, row + i, whole[i]);
       }
     }
   }

@@ -6,19 +6,22 @@
 // A program (generated, see ../source.py) says which products make up a tile, and what is kept,
 // saved and stored in between; the plain product is the program "multiply, store".
 #pragma once
+#include "grouped.cuh"
 #include "mainloop.cuh"
 #include "producer.cuh"
-#include "slots.cuh"
+#include "scales.cuh"
+#include "split.cuh"
 #include "store.cuh"
+#include "store_transposed.cuh"
 
 // Mirrored by ../params.py.
 template <class C>
 struct Params {
   TensorMap a[C::a_planes], b[C::b_planes], d[C::d_blocks];
-  Combination<C::a_blocks> combination;  // of A, when the product itself combines it
+  Groups groups;             // where each has its own B
+  Scales scales;             // of float8 operands
   const void* c;             // of the output's shape; read when beta is not 0
   long long c_row_stride, c_batch_stride;
-  char* scratch;             // grid × scratch_slots × scratch_bytes
   const int* gate;           // null, or: run only if *gate == gate_value
   int gate_value;
   int block_rows, block_columns;  // of one block of D's grid: bounds for the epilogue
@@ -26,62 +29,71 @@ struct Params {
   int k_tiles;
   int cluster_rows, cluster_columns, batches, group;
   int a_batch_step, b_batch_step;  // 0 where the operand is the same for all batches
+  int unloaded;              // bytes of a stage beyond the rows that an operand has
   float alpha, beta;
-  float plane_scale, plane_unscale;  // combined planes hold this power of two times A·B
+  [[no_unique_address]] typename Trace<C::traced>::Params trace;
   typename C::Epilogue::Params epilogue;
 };
+
+template <class C>
+__device__ Walk<C> walk(const Params<C>& params, u32 rank, unsigned char* shared) {
+  if constexpr (C::grouped) return {params, rank, shared + Layout<C>::groups};
+  else return {params, rank};
+}
 
 template <class C, class Program>
 __device__ void gemm(const Params<C>& params) {
   extern __shared__ __align__(1024) unsigned char shared[];
   const int warp_group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
   const int thread = threadIdx.x % 128;
-  const u32 rank = C::cluster == 1 ? 0 : cluster_rank();
+  const u32 cta = C::cluster * C::cluster_k == 1 ? 0 : cluster_rank();
+  const u32 rank = C::cluster_k == 1 ? cta : 0;  // CTAs that split K have the same tile
+  const KPart k_part = C::cluster_k == 1 ? KPart(params.k_tiles) : KPart(params.k_tiles, cta);
   const Pipeline<C> pipe{shared_address(shared)};
-  Scheduler<C> schedule(params, rank);
-  char* scratch = params.scratch + static_cast<u64>(blockIdx.x) * C::scratch_slots * C::scratch_bytes;
+  Walk<C> schedule = walk(params, rank, shared);
+  if constexpr (C::cluster_k > 1) schedule.position /= C::cluster_k;
 
-  if (threadIdx.x == 0) pipe.init();
+  if (threadIdx.x == 0) {
+    pipe.init();
+    if constexpr (C::cluster_k > 1) open_inbox(pipe);
+  }
   __syncwarp();
-  if constexpr (C::cluster == 1) __syncthreads();
-  else cluster_sync();  // no CTA may be written to before its barriers exist
+  if constexpr (C::cluster * C::cluster_k == 1) __syncthreads();
+  else cluster_meet();  // no CTA may be written to before its barriers exist
 
   // The kernel before this one may still run: its results count from here on.
   wait_for_previous_kernel();
   start_next_kernel();
+  if (threadIdx.x == 0) Trace<C::traced>::clocks(params, 0);
+  if constexpr (C::grouped) schedule.open();
   if (params.gate != nullptr && *params.gate != params.gate_value) schedule.stop();
 
   if (warp_group == 0) {
     registers_shrink<C::producer_registers>();
     if (threadIdx.x == 0) {
-      Producer<C> producer{pipe, {}, params.k_tiles, schedule.m_rank, schedule.n_rank};
-      producer.scratch = scratch;
-      producer.ready = params.combination.ready;
-      producer.spans = C::a_mn_major ? params.combination.squares_down
-                                     : params.combination.squares_across;
+      Producer<C> producer{pipe, {}, k_part.count, schedule.m_rank, schedule.n_rank};
+      producer.k_first = k_part.first;
+      producer.loaded = Layout<C>::stage - params.unloaded;
+      producer.trace = {params, 0, true};
       for (; schedule.valid(); schedule.skip(1)) {
         producer.tile = schedule.tile();
         producer.a_batch = producer.tile.batch * params.a_batch_step;
         producer.b_batch = producer.tile.batch * params.b_batch_step;
-        if constexpr (C::combines)
-          producer.panel = producer.ready + 1 +
-                           producer.tile.m * C::tile_m / Squares::side * producer.spans;
         Program::produce(producer, params);
       }
       producer.finish();
-    } else if constexpr (C::combines) {
-      const int warp = threadIdx.x / 32;
-      if (warp > 0)
-        combine_items<typename C::Operand, typename Program::Sums, C::a_mn_major>(
-            params.combination, pipe.base + Layout<C>::items + (warp - 1) * ItemBuffer<C::a_blocks>::warp,
-            blockIdx.x + (warp - 1) * gridDim.x, 3 * gridDim.x);
+    } else if constexpr (C::block_scales) {
+      if (threadIdx.x / 32 == 1) load_block_scales(pipe, schedule, params, threadIdx.x % 32);
+    } else if constexpr (C::grouped) {
+      if (threadIdx.x >= 32)
+        clear_rest(params.groups, Store<C>::row_bytes(params), threadIdx.x - 32, 96);
     }
     __syncwarp();
   } else {
     registers_grow<C::consumer_registers>();
     const int group = warp_group - 1;
-    Consumer<C> consumer{pipe, {}, params.k_tiles, group, thread};
-    consumer.scratch = scratch;
+    Consumer<C> consumer{pipe, {}, k_part.count, group, thread};
+    consumer.trace = {params, warp_group, thread == 0};
     if constexpr (C::pingpong) {
       schedule.skip(group);
       consumer.stage.advance(group * params.k_tiles);
@@ -92,12 +104,20 @@ __device__ void gemm(const Params<C>& params) {
       consumer.tile = schedule.tile();
       // Waiting for a turn also keeps a consumer from mistaking an earlier filling of a stage for
       // its own: all fillings before its tile have then been seen by the other one.
+      consumer.trace.mark(Mark::turn);
       if constexpr (C::pingpong) named_sync(3 + group, 256);
+      consumer.trace.mark(Mark::row, consumer.tile.row / 64);
+      consumer.trace.mark(Mark::column, consumer.tile.n);
       Program::consume(consumer, acc, params);
+      consumer.trace.mark(Mark::done);
       if constexpr (C::pingpong) consumer.stage.advance(params.k_tiles);
     }
     if (thread == 0) tma_store_wait<0>();
     __syncwarp();
   }
-  if constexpr (C::cluster > 1) cluster_sync();
+  if constexpr (C::cluster > 1) cluster_meet();
+  if constexpr (C::traced) {
+    __syncthreads();
+    if (threadIdx.x == 0) Trace<C::traced>::clocks(params, 1);
+  }
 }

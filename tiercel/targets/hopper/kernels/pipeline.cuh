@@ -1,9 +1,12 @@
 // The ring of shared-memory stages between the producer thread and the consumer warp groups.
 #pragma once
 #include "combine.cuh"
+#include "grouped.cuh"
+#include "trace.cuh"
 
 // Byte offsets in dynamic shared memory, which is aligned to 1024 bytes (128-byte swizzle).
-//   stages × (A tile | B tile) | output staging of each consumer | items being combined | barriers
+//   stages × (A tile | B tile) | output staging of each consumer | items being combined | barriers |
+//   table of groups | scales, of each stage or of each consumer's columns
 template <class C>
 struct Layout {
   static constexpr int row = 128;  // bytes of K per tile row: one swizzle span
@@ -15,7 +18,10 @@ struct Layout {
   static constexpr int subtiles_staged = 2;   // per consumer: one is filled while one is stored
   static constexpr int items = staging + C::consumers * subtiles_staged * subtile;
   static constexpr int barriers = items + (C::combines ? ItemBuffer<C::a_blocks>::cta : 0);
-  static constexpr int bytes = barriers + 16 * C::stages + 8 * C::scratch_slots;
+  static constexpr int groups = barriers + 16 * C::stages + 8 * C::scratch_slots;
+  static constexpr int scales = groups + (C::grouped ? Groups::table_bytes : 0);
+  static constexpr int scales_stage = (C::tile_m + 4) * 4;  // rows of A, and parts of B's columns
+  static constexpr int bytes = scales + C::scale_bytes;
 };
 
 // A position in the ring. The phase flips each time the ring comes round.
@@ -45,16 +51,19 @@ struct Pipeline {
   __device__ u32 b(int stage) const { return a(stage) + Layout<C>::a_bytes; }
   __device__ u32 full(int stage) const { return base + Layout<C>::barriers + 8 * stage; }
   __device__ u32 empty(int stage) const { return full(stage) + 8 * C::stages; }
+  __device__ u32 scales(int stage) const {
+    return base + Layout<C>::scales + stage * Layout<C>::scales_stage;
+  }
   __device__ u32 saved(int slot) const {
     return base + Layout<C>::barriers + 16 * C::stages + 8 * slot;
   }
 
-  // full: the producer's one arrival, plus the bytes. empty: each warp group that reads the stage,
+  // full: the producer's one arrival, plus the bytes, and the warp that copies scales. empty: each warp group that reads the stage,
   // in every CTA of the cluster, since multicast writes into all of them.
   __device__ void init() const {
     constexpr int readers = C::pingpong ? 1 : C::consumers;
     for (int i = 0; i < C::stages; ++i) {
-      mbarrier_init(full(i), 1);
+      mbarrier_init(full(i), 1 + (C::block_scales ? 32 : 0));
       mbarrier_init(empty(i), readers * C::cluster);
     }
     for (int i = 0; i < C::scratch_slots; ++i) mbarrier_init(saved(i), 128 * C::consumers);

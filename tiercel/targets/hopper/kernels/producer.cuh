@@ -3,52 +3,56 @@
 #include "pipeline.cuh"
 #include "scheduler.cuh"
 
-enum class Planes { present, awaited };
-
 template <class C>
 struct Producer {
   Pipeline<C> pipe;
   Stage<C> stage;
   int k_tiles;
   int m_rank, n_rank;
+  int k_first = 0;           // k-tile
+  u32 loaded;                // bytes of a stage that arrive; fewer where the operand is smaller
   Tile tile;
   int a_batch, b_batch;      // third TMA coordinate; 0 where the operand is broadcast
   const char* scratch;       // this CTA's saved sums in L2
-  const int* ready;          // see Combination
-  const int* panel;          // the counters of this tile's panel of A, one for each span of K
-  int spans;
-  u32 saved_phase[C::scratch_slots + 1] = {};
+  u32 saved_phase = 0;       // a bit for each slot
+  Trace<C::traced> trace;
 
-  // One product: all k-tiles of a plane of A and a plane of B at this tile. `Planes::awaited`: the
-  // first product of a tile that reads planes which other CTAs may still be combining.
-  template <Planes planes = Planes::present>
+  // One product: all k-tiles of a plane of A and a plane of B at this tile.
   __device__ void multiply(const TensorMap& a, const TensorMap& b) {
-    constexpr int group = Readiness::width * (Squares::side / C::tile_k);  // k-tiles
-    const bool wait = planes == Planes::awaited && !Readiness::all(ready, 3 * gridDim.x);
-    if constexpr (planes == Planes::awaited) proxy_fence();
 #pragma unroll 1
-    for (int k = 0; k < k_tiles; ++k) {
-      if constexpr (planes == Planes::awaited)
-        if (wait && k % group == 0) {
-          const int span = k / (Squares::side / C::tile_k);
-          Readiness::wait(panel + span, spans - span);
-        }
-      const u32 full = acquire(Layout<C>::stage);
-      load<C::tile_m, C::a_mn_major, C::cluster_n>(
-          pipe.a(stage.index), a, full, tile.m * C::tile_m, k * C::tile_k, a_batch,
-          n_rank, C::cluster_m, m_rank);
-      load<C::tile_n, C::b_mn_major, C::cluster_m>(
-          pipe.b(stage.index), b, full, tile.n * C::tile_n, k * C::tile_k, b_batch,
-          m_rank, 1, n_rank * C::cluster_m);
-      stage.advance();
-    }
+    for (int k = 0; k < k_tiles; ++k) k_tile(a, b, k);
+  }
+
+  // The next stage, once it is empty; returns the barrier that counts its bytes.
+  __device__ u32 acquire(u32 bytes) {
+    mbarrier_wait(pipe.empty(stage.index), stage.phase ^ 1);
+    const u32 full = pipe.full(stage.index);
+    mbarrier_expect(full, bytes);
+    return full;
+  }
+
+  // One stage: k-tile k of both planes.
+  __device__ void k_tile(const TensorMap& a, const TensorMap& b, int k) {
+    trace.mark(Mark::want, k);
+    const u32 full = acquire(loaded);
+    trace.mark(Mark::have, k);
+    load<C::tile_m, C::a_mn_major, C::cluster_n>(
+        pipe.a(stage.index), a, full, tile.row, (k_first + k) * C::tile_k, a_batch,
+        n_rank, C::cluster_m, m_rank);
+    load<C::tile_n, C::b_mn_major, C::cluster_m>(
+        pipe.b(stage.index), b, full, tile.n * C::tile_n, (k_first + k) * C::tile_k, b_batch,
+        m_rank, 1, n_rank * C::cluster_m);
+    stage.advance();
   }
 
   // A sum that the consumers saved in L2 returns through the ring, so that they find it waiting.
-  __device__ void load_scratch(int slot) {
-    mbarrier_wait(pipe.saved(slot), saved_phase[slot]);
-    saved_phase[slot] ^= 1;
+  __device__ void await_saved(int slot) {
+    mbarrier_wait(pipe.saved(slot), saved_phase >> slot & 1);
+    saved_phase ^= 1u << slot;
     proxy_fence();
+  }
+
+  __device__ void load_scratch(int slot) {
     const char* source = scratch + slot * C::scratch_bytes;
     for (int part = 0; part < C::scratch_bytes; part += C::scratch_part) {
       const u32 full = acquire(C::scratch_part);
@@ -67,13 +71,6 @@ struct Producer {
   }
 
  private:
-  __device__ u32 acquire(u32 bytes) {
-    mbarrier_wait(pipe.empty(stage.index), stage.phase ^ 1);
-    const u32 full = pipe.full(stage.index);
-    mbarrier_expect(full, bytes);
-    return full;
-  }
-
   // One operand tile, `extent` rows of M or N. The `sharers` CTAs of the cluster that need the
   // same tile load 1/sharers of it each and multicast it. CTAs `first + i·step` share.
   template <int extent, bool mn_major, int sharers>
@@ -85,11 +82,11 @@ struct Producer {
       if constexpr (sharers == 1) tma_load(to, map, full, x, y, batch);
       else tma_load_multicast(to, map, full, x, y, batch, mask);
     };
-    if constexpr (mn_major) {  // chunks of 64 along MN, each tile_k rows of 128 bytes
+    if constexpr (mn_major) {  // chunks of 128 bytes along MN, each tile_k rows
       constexpr int k_rows = C::tile_k / sharers;
 #pragma unroll
-      for (int chunk = 0; chunk < extent / 64; ++chunk)
-        box(target + chunk * C::tile_k * 128 + share * k_rows * 128, mn + chunk * 64,
+      for (int chunk = 0; chunk < extent / C::tile_k; ++chunk)  // as many elements as of K
+        box(target + chunk * C::tile_k * 128 + share * k_rows * 128, mn + chunk * C::tile_k,
             k + share * k_rows);
     } else {  // rows of 128 bytes along K
       constexpr int rows = extent / sharers;

@@ -16,6 +16,12 @@ __device__ inline void cluster_sync() {
   asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
+// All threads of the cluster have come here; says nothing about what they wrote. `cluster_sync` waits
+// for the whole GPU's memory.
+__device__ inline void cluster_meet() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+
 // Programmatic dependent launch: this kernel's start overlaps the end of the previous one.
 __device__ inline void wait_for_previous_kernel() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -98,6 +104,9 @@ __device__ inline void tma_store(const TensorMap& map, u32 source, int x, int y,
   asm volatile(
       "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];"
       ::"l"(&map), "r"(source), "r"(x), "r"(y), "r"(z) : "memory");
+}
+
+__device__ inline void tma_store_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
@@ -125,11 +134,27 @@ __device__ inline void async_copy(u32 target, const void* source) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target), "l"(source) : "memory");
 }
 
+__device__ inline void async_copy_word(u32 target, const void* source) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(target), "l"(source) : "memory");
+}
+
+// This thread arrives at the barrier when all of its copies so far have.
+__device__ inline void async_copy_arrive(u32 barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 __device__ inline void async_copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 template <int pending>
 __device__ inline void async_copy_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+}
+
+// What no one writes meanwhile. Not moved to where it is used: it is loaded ahead.
+__device__ inline float global_load(const float* source) {
+  float x;
+  asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(x) : "l"(source));
+  return x;
 }
 
 // ---- Warp groups ----------------------------------------------------------------------------
@@ -169,6 +194,32 @@ __device__ inline void wgmma_wait() {
 __device__ inline void stmatrix_x4(u32 address, u32 a, u32 b, u32 c, u32 d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};"
                ::"r"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+
+__device__ inline float2 shared_load_pair(u32 address) {
+  float2 x;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(address) : "memory");
+  return x;
+}
+
+__device__ inline u32 shared_load_word(u32 address) {
+  u32 x;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(address) : "memory");
+  return x;
+}
+
+// The same place in the shared memory of another CTA of the cluster, and a store there that counts
+// its bytes at a barrier of that CTA: no fence is needed.
+__device__ inline u32 shared_address_of(u32 address, u32 cta) {
+  u32 remote;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(cta));
+  return remote;
+}
+
+__device__ inline void remote_store(u32 address, u32 barrier, float a, float b, float c, float d) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%2, %3, %4, %5}, [%1];"
+      ::"r"(address), "r"(barrier), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
 }
 
 __device__ inline void shared_store(u32 address, float x, float y) {

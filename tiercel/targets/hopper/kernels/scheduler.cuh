@@ -3,12 +3,27 @@
 #include "ptx.cuh"
 
 struct Tile {
-  int m, n, batch;  // in units of this CTA's tile; batch as is
+  int row;       // first row of A and D
+  int n, batch;  // in units of this CTA's tile; batch as is
+  int end;       // D's rows from here on are another tile's, whatever this one's height
 };
 
-// Cluster i of the grid takes walk positions i, i + clusters, i + 2·clusters, … A walk goes down
-// `group` rows of cluster tiles, then one column on: 8 rows × 8 columns in flight at a time read
-// 16 panels for 64 tiles, where a plain row-major walk reads 65.
+// Walk position → cluster tile of a matrix. A walk goes down `group` rows of cluster tiles, then one
+// column on: 8 rows × 8 columns in flight at a time read 16 panels for 64 tiles, where a plain
+// row-major walk reads 65.
+struct Band {
+  int row, column;
+
+  __device__ Band(int position, int rows, int columns, int group) {
+    const int band = position / (group * columns);
+    const int in_band = position - band * group * columns;
+    const int height = min(group, rows - band * group);
+    column = in_band / height;
+    row = band * group + in_band - column * height;
+  }
+};
+
+// Cluster i of the grid takes walk positions i, i + clusters, i + 2·clusters, …
 template <class C>
 struct Scheduler {
   int rows, columns, group, total;  // of cluster tiles
@@ -28,12 +43,8 @@ struct Scheduler {
 
   __device__ Tile tile() const {
     const int batch = position / (rows * columns);
-    const int in_batch = position - batch * rows * columns;
-    const int band = in_batch / (group * columns);
-    const int in_band = in_batch - band * group * columns;
-    const int height = min(group, rows - band * group);
-    const int column = in_band / height;
-    const int row = band * group + in_band - column * height;
-    return {row * C::cluster_m + m_rank, column * C::cluster_n + n_rank, batch};
+    const Band at(position - batch * rows * columns, rows, columns, group);
+    return {(at.row * C::cluster_m + m_rank) * C::tile_m, at.column * C::cluster_n + n_rank, batch,
+            0x7fffffff};
   }
 };

@@ -63,12 +63,39 @@ __device__ void load(Accumulator<C>& acc, const Packed<C>& slot, float factor) {
                         factor * slot.unscale);
 }
 
+// ---- Memory, each thread its own values, while other tiles are worked on ----------------------
+
+template <class C>
+constexpr int head_bytes = C::tile_m * C::tile_n * 2 + C::consumers * 128 * 4;
+
+template <class C>
+__device__ void spill(const Packed<C>& slot, char* place, int thread) {
+#pragma unroll
+  for (int v = 0; v < C::blocks * C::tile_n / 16; ++v) {
+    const u32* pair = &slot.pair[v / (C::tile_n / 16)][v % (C::tile_n / 16) * 4];
+    reinterpret_cast<uint4*>(place)[v * C::consumers * 128 + thread] = {pair[0], pair[1], pair[2], pair[3]};
+  }
+  reinterpret_cast<float*>(place + C::tile_m * C::tile_n * 2)[thread] = slot.unscale;
+}
+
+template <class C>
+__device__ void restore(Packed<C>& slot, const char* place, int thread) {
+#pragma unroll
+  for (int v = 0; v < C::blocks * C::tile_n / 16; ++v) {
+    const uint4 from = reinterpret_cast<const uint4*>(place)[v * C::consumers * 128 + thread];
+    u32* pair = &slot.pair[v / (C::tile_n / 16)][v % (C::tile_n / 16) * 4];
+    pair[0] = from.x, pair[1] = from.y, pair[2] = from.z, pair[3] = from.w;
+  }
+  slot.unscale = reinterpret_cast<const float*>(place + C::tile_m * C::tile_n * 2)[thread];
+}
+
 // ---- L2: written by each thread, read back through the ring ---------------------------------
 // A part is one ring stage: [consumer][vector of 16 bytes][thread].
 
 template <class C>
 constexpr int vectors_per_part = C::scratch_part / (C::consumers * 128 * 16);
 
+// The copy engine reads it back: a fence and an arrival at `saved` come before that.
 template <class C>
 __device__ float save_scratch(Consumer<C>& consumer, int slot, const Accumulator<C>& acc) {
   const Scale scale = scale_of<C>(acc);
@@ -85,8 +112,6 @@ __device__ float save_scratch(Consumer<C>& consumer, int slot, const Accumulator
     packed.w = f16::pack(x[6] * scale.factor, x[7] * scale.factor);
     *reinterpret_cast<uint4*>(target + v / vectors * C::scratch_part + v % vectors * 2048) = packed;
   }
-  proxy_fence();  // the copy engine reads it back
-  mbarrier_arrive(consumer.pipe.saved(slot));
   return scale.inverse;
 }
 

@@ -1,37 +1,84 @@
 // The epilogue: accumulator → output tile, through staging in shared memory and TMA stores.
 #pragma once
 #include "epilogue.cuh"
+#include "grouped.cuh"
 #include "mainloop.cuh"
 
 // A 64-row × 128-byte subtile is written to swizzled shared memory, then stored by one thread,
 // while the next subtile is computed. TMA clips what lies outside the output.
 //
 // C::Epilogue changes the values of a subtile in place before that; see epilogue.cuh. `shrink` is 1
-// where it makes one output column of two columns of the product.
+// where it makes one output column of two columns of the product. A subtile is `narrow`, 64 bytes wide,
+// where the columns of a tile do not fill spans of 128 then (64 and 192 columns of 16 bits), and where
+// the accumulator leaves few registers. `further` outputs of the same type and size follow the first
+// one, with their own tensor maps behind its.
 template <class C>
 struct Store {
   using Output = typename C::Output;
   using Epilogue = typename C::Epilogue;
-  static constexpr int columns = 128 / sizeof(Output);          // of a subtile
+  static constexpr int whole = 128 / sizeof(Output);  // columns
+  static constexpr bool narrow = C::tile_n % (whole << Epilogue::shrink) != 0 ||
+                                 (Epilogue::loads && C::blocks * C::tile_n / 2 > 128);
+  static constexpr int columns = narrow ? whole / 2 : whole;
+  static constexpr int pitch = columns * sizeof(Output);        // bytes of a subtile's row
   static constexpr int span = columns << Epilogue::shrink;      // of the product behind it
   static constexpr int pieces = span / 8;                       // of a thread's fragment
+  static_assert(C::tile_n % span == 0 && (pitch == 128 || !C::grouped));
+
+  static constexpr int per_block = C::tile_n / span, subtiles = C::blocks * per_block;
+  using Operands = typename Epilogue::template Operands<pieces>;
+
+  // How many subtiles' operands are in registers at a time, from before the tile is multiplied: memory
+  // answers in 2000 cycles under load. 56 registers are left for everything else.
+  static constexpr int room = C::consumer_registers - 56 - C::blocks * C::tile_n / 2;
+  static constexpr int fitting = Operands::registers == 0 ? 1 : room / Operands::registers;
+  static constexpr int depth = fitting < 1 ? 1 : fitting < subtiles ? fitting : subtiles;
+  struct Ahead {
+    typename Epilogue::Rows rows[C::blocks];
+    Operands subtile[depth];
+  };
+
+  template <class P>
+  static __device__ Ahead load(const Consumer<C>& consumer, const P& params, int row, int column) {
+    if constexpr (Epilogue::loads) {
+      Ahead ahead;
+      const auto& seen = limited<C>(params, consumer.tile);
+#pragma unroll
+      for (int block = 0; block < C::blocks; ++block)
+        ahead.rows[block] = Epilogue::load_rows(seen, place_of(consumer, row, column, block));
+#pragma unroll
+      for (int i = 0; i < depth; ++i)
+        ahead.subtile[i] = load_subtile(consumer, seen, row, column, i);
+      return ahead;
+    } else {
+      return {};
+    }
+  }
 
   // D[block] = epilogue(alpha · scale · acc), for the block of the output grid at (row, column).
   template <class P>
   static __device__ void run(Consumer<C>& consumer, Accumulator<C>& acc, const P& params,
                              const TensorMap& map, int row, int column, float scale) {
-    const int lane = consumer.thread % 32;
+    Ahead ahead = load(consumer, params, row, column);
+    run_ahead(consumer, acc, params, map, row, column, scale, ahead);
+  }
+
+  // The same with operands that were loaded before.
+  template <class P>
+  static __device__ void run_ahead(Consumer<C>& consumer, Accumulator<C>& acc, const P& params,
+                                   const TensorMap& map, int row, int column, float scale,
+                                   Ahead& ahead) {
     const int tile_column = consumer.tile.n * C::tile_n;
     const float alpha = params.alpha * scale;
     const u32 staging = consumer.pipe.base + Layout<C>::staging +
                         consumer.group * Layout<C>::subtiles_staged * Layout<C>::subtile;
+    const auto& seen = limited<C>(params, consumer.tile);
     int buffer = 0;
 #pragma unroll
     for (int block = 0; block < C::blocks; ++block) {
-      const int tile_row = consumer.tile.m * C::tile_m + consumer.first_row() + block * 64;
+      const int tile_row = consumer.tile.row + consumer.first_row() + block * 64;
       Epilogue epilogue;
-      const Place place{consumer.tile.batch, row, column, tile_row + consumer.thread / 32 * 16 + lane / 4,
-                        tile_column + lane % 4 * 2};
+      const Place place = place_of(consumer, row, column, block);
 #pragma unroll
       for (int first = 0; first < C::tile_n; first += span) {
         float x[pieces][4];
@@ -39,57 +86,116 @@ struct Store {
         for (int j = 0; j < pieces; ++j)
 #pragma unroll
           for (int i = 0; i < 4; ++i) x[j][i] = alpha * acc[block][(first / 8 + j) * 4 + i];
-        epilogue.apply(x, params, place, first);
+        u32 more[Epilogue::further + 1][pieces][2];
+        if constexpr (Epilogue::loads) {
+          const int subtile = block * per_block + first / span;
+          Operands& operands = ahead.subtile[subtile % depth];
+          epilogue.apply(x, more, ahead.rows[block], operands, seen, place, first);
+          if (subtile + depth < subtiles)
+            operands = load_subtile(consumer, seen, row, column, subtile + depth);
+        } else {
+          epilogue.apply(x, seen, place, first);
+        }
 
-        if constexpr (Epilogue::staged) {
+        auto send = [&](const TensorMap& to, auto fill) {
           const u32 target = staging + buffer * Layout<C>::subtile;
+          consumer.trace.mark(Mark::free, first);
           if (consumer.thread == 0) tma_store_wait_read<Layout<C>::subtiles_staged - 1>();
           __syncwarp();
           named_sync(1 + consumer.group, 128);
-          stage(target, x, consumer.thread);
+          consumer.trace.mark(Mark::fill, first);
+          fill(target);
           proxy_fence_shared();
           named_sync(1 + consumer.group, 128);
-          if (consumer.thread == 0)
-            tma_store(map, target, (tile_column + first) >> Epilogue::shrink, tile_row,
-                      consumer.tile.batch);
+          const int out_column = (tile_column + first) >> Epilogue::shrink;
+          if (C::grouped && tile_row + 64 > consumer.tile.end) {
+            store_rows(params.groups, target, tile_row, consumer.tile.end - tile_row,
+                       out_column * static_cast<int>(sizeof(Output)), row_bytes(params),
+                       consumer.thread);
+            if (consumer.thread == 0) tma_store_commit();  // of nothing: one group per subtile
+          } else if (consumer.thread == 0) {
+            tma_store(to, target, out_column, tile_row, C::grouped ? 0 : consumer.tile.batch);
+            tma_store_commit();
+          }
           __syncwarp();
+          consumer.trace.mark(Mark::sent, first);
           buffer ^= 1;
-        }
+        };
+        if constexpr (Epilogue::staged)
+          send(map, [&](u32 target) { stage(target, x, consumer.thread); });
+#pragma unroll
+        for (int i = 0; i < Epilogue::further; ++i)
+          send((&map)[1 + i], [&](u32 target) { stage_pairs(target, more[i], consumer.thread); });
       }
-      epilogue.finish(params, place, consumer.tile.n);
+      epilogue.finish(seen, place, consumer.tile.n);
     }
+    Epilogue::close(seen, place_of(consumer, row, column, 0), consumer.tile.n, C::blocks);
+  }
+
+  template <class P>
+  static __device__ int row_bytes(const P& params) {
+    return (params.block_columns >> Epilogue::shrink) * static_cast<int>(sizeof(Output));
   }
 
  private:
-  // Into rows of 128 bytes whose 16-byte chunks are permuted by the row (128-byte swizzle), as the
-  // output's tensor map expects; this also spreads the 8 rows of a matrix over all banks.
+  static __device__ Place place_of(const Consumer<C>& consumer, int row, int column, int block) {
+    const int lane = consumer.thread % 32;
+    return {consumer.tile.batch, row, column,
+            consumer.tile.row + consumer.first_row() + block * 64 + consumer.thread / 32 * 16 + lane / 4,
+            consumer.tile.n * C::tile_n + lane % 4 * 2};
+  }
+
+  template <class P>
+  static __device__ Operands load_subtile(const Consumer<C>& consumer, const P& seen, int row,
+                                          int column, int subtile) {
+    return Epilogue::template load<pieces>(
+        seen, place_of(consumer, row, column, subtile / per_block), subtile % per_block * span);
+  }
+
+  // Into rows whose 16-byte chunks are permuted by the row, as the swizzle of the output's tensor map
+  // is; this also spreads the 8 rows of a matrix over all banks.
+  static __device__ u32 place(int row, int byte) {
+    constexpr int chunks = pitch / 16, rows = 128 / pitch;  // chunks of a row; rows of 128 bytes
+    return row * pitch + (byte / 16 ^ row / rows % chunks) * 16 + byte % 16;
+  }
+
   static __device__ void stage(u32 target, const float (&x)[pieces][4], int thread) {
     const int lane = thread % 32, warp_row = thread / 32 * 16;
     if constexpr (Epilogue::shrink == 1) {  // one value of each piece and row
       const int row = warp_row + lane / 4, in_piece = lane % 4 * sizeof(Output);
 #pragma unroll
       for (int j = 0; j < pieces; ++j) {
-        const int byte = j * 4 * sizeof(Output) + in_piece;
-        const u32 at = target + row * 128 + (byte / 16 ^ row % 8) * 16 + byte % 16;
+        const u32 at = target + place(row, j * 4 * sizeof(Output) + in_piece);
         store_one(at, x[j][0]);
-        store_one(at + 8 * 128, x[j][2]);  // row + 8: the same row % 8
+        store_one(at + 8 * pitch, x[j][2]);  // row + 8: the same permutation
       }
     } else if constexpr (sizeof(Output) == 2) {
-      const int row = warp_row + lane % 16;  // matrices 0, 2: upper 8 rows; 1, 3: lower 8
+      u32 pairs[pieces][2];
 #pragma unroll
-      for (int j = 0; j < pieces; j += 2)
-        stmatrix_x4(target + row * 128 + (((j + lane / 16) ^ (row % 8)) * 16),
-                    Output::pack(x[j][0], x[j][1]), Output::pack(x[j][2], x[j][3]),
-                    Output::pack(x[j + 1][0], x[j + 1][1]), Output::pack(x[j + 1][2], x[j + 1][3]));
+      for (int j = 0; j < pieces; ++j)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          pairs[j][half] = Output::pack(x[j][2 * half], x[j][2 * half + 1]);
+      stage_pairs(target, pairs, thread);
     } else {
       const int row = warp_row + lane / 4, half = lane % 4 / 2, in_chunk = lane % 2 * 8;
 #pragma unroll
       for (int j = 0; j < pieces; ++j) {
-        const u32 chunk = ((2 * j + half) ^ (row % 8)) * 16 + in_chunk;
-        shared_store(target + row * 128 + chunk, x[j][0], x[j][1]);
-        shared_store(target + (row + 8) * 128 + chunk, x[j][2], x[j][3]);
+        const u32 at = target + place(row, (2 * j + half) * 16 + in_chunk);
+        shared_store(at, x[j][0], x[j][1]);
+        shared_store(at + 8 * pitch, x[j][2], x[j][3]);
       }
     }
+  }
+
+  // Two neighbours of 16 bits each: matrices of 8 × 8 values.
+  static __device__ void stage_pairs(u32 target, const u32 (&pairs)[pieces][2], int thread) {
+    const int lane = thread % 32;
+    const int row = thread / 32 * 16 + lane % 16;  // matrices 0, 2: upper 8 rows; 1, 3: lower 8
+#pragma unroll
+    for (int j = 0; j < pieces; j += 2)
+      stmatrix_x4(target + place(row, (j + lane / 16) * 16), pairs[j][0], pairs[j][1],
+                  pairs[j + 1][0], pairs[j + 1][1]);
   }
 
   static __device__ void store_one(u32 address, float x) {

@@ -1,0 +1,317 @@
+"""Measures products with fused epilogues against cuBLAS with PyTorch's compiled kernels.
+
+Usage: ``python benchmarks/h200_epilogues.py --out benchmarks/results/h200-epilogues.json``
+
+The products of a Llama-3 block (8B and 70B), 2048 and 8192 tokens. Players: ``split``, cuBLAS and
+then a ``torch.compile``d element-wise kernel; ``whole``, ``torch.compile`` of both together;
+``fused``, one launch of tiercel. Ratios are over the faster of the first two, interleaved (one call
+each in random order, the host being ahead) and sustained as in ``h200_gemm.py``. What has to be
+compiled is compiled before, by one process for each product.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+import torch.nn.functional as F
+from h200_gemm import Player, sustained
+
+import tiercel
+from tiercel import epilogues as ep
+from tiercel.targets.hopper import Tile, gemm_epilogue
+from tiercel.targets.hopper.heuristic import CANDIDATES
+
+Tensors = dict[str, torch.Tensor]
+HEAD = 128
+SETS_BYTES = 200 << 20
+PAUSE = 400_000  # cycles: 0.2 ms, more than any player's host needs
+LARGE = [*CANDIDATES[:4], Tile(128, 192, 4, "pingpong", 2), Tile(192, 128, 4, "pingpong", 2)]
+
+
+@tiercel.epilogue(bias="row")
+def bias_gelu(acc: Any, bias: Any) -> Any:
+    """The first half of a classical feed-forward block."""
+    return ep.gelu(acc + bias)
+
+
+def split_gelu(y: torch.Tensor, bias: torch.Tensor) -> Any:
+    """PyTorch's of `bias_gelu`."""
+    return F.gelu(y + bias)
+
+
+def split_swiglu(y: torch.Tensor) -> Any:
+    """Gates in the first half of the columns: what PyTorch does fastest."""
+    gate, up = y.chunk(2, -1)
+    return F.silu(gate) * up
+
+
+def split_rms(y: torch.Tensor, residual: torch.Tensor, gamma: torch.Tensor) -> Any:
+    """The residual stream, the operand of the next product, and what its norm needs."""
+    hidden = y + residual
+    return hidden * gamma, hidden, hidden.float().square().sum(-1, keepdim=True)
+
+
+def split_rope(y: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> Any:
+    """Of queries and keys; the values stay in the product."""
+    heads = y.unflatten(-1, (-1, HEAD // 2, 2))
+    even, odd = heads.unbind(-1)
+    cos, sin = cos[:, None], sin[:, None]
+    return torch.stack((even * cos - odd * sin, odd * cos + even * sin), -1).flatten(1)
+
+
+def split_loss(y: torch.Tensor, target: torch.Tensor) -> Any:
+    """Log-sum-exp, and the logit at the target."""
+    y = y.float()
+    return y.logsumexp(-1, keepdim=True), y.gather(-1, target)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A product (M, N, K), its epilogue, and the same in PyTorch for ``columns`` of the product."""
+
+    name: str
+    N: int
+    K: int
+    epilogue: Any
+    split: Callable[..., Any]
+    columns: int | None = None
+
+    def operands(self, M: int) -> dict[str, Any]:
+        """Random operands of the epilogue."""
+        made: dict[str, Any] = {}
+        if self.name == "bias+GELU":
+            made["bias"] = normal(self.N)
+        if self.name.startswith("residual"):
+            made |= {"residual": normal(M, self.N), "gamma": normal(self.N)}
+        if self.name == "RoPE":
+            angle = torch.rand(M, HEAD // 2, device="cuda") * 6
+            made |= {"cos": angle.cos(), "sin": angle.sin()}
+        if self.name == "cross-entropy":
+            made["target"] = torch.randint(self.N, (M, 1), device="cuda")
+        return made
+
+    @property
+    def settings(self) -> dict[str, float]:
+        """Operands of the fused epilogue that are numbers."""
+        return {"rotated": float(self.columns)} if self.columns else {}
+
+
+def cases(model: str) -> list[Case]:
+    """The products of a model."""
+    width, hidden, qkv = {"8B": (4096, 14336, 6144), "70B": (8192, 28672, 10240)}[model]
+    rms = ("residual+RMS", split_rms, ep.residual_rms)
+    return [
+        Case("bias+GELU", hidden, width, bias_gelu, split_gelu),
+        Case("SwiGLU", 2 * hidden, width, ep.swiglu, split_swiglu),
+        Case(rms[0], width, width, rms[2], rms[1]),
+        Case(rms[0], width, hidden, rms[2], rms[1]),
+        Case("RoPE", qkv, width, ep.rope, split_rope, columns=qkv - 8 * HEAD),
+        Case("cross-entropy", 128256, width, ep.cross_entropy, split_loss),
+    ]
+
+
+def normal(*shape: int) -> torch.Tensor:
+    """Random bfloat16 numbers on the device."""
+    return torch.randn(shape, device="cuda", dtype=torch.bfloat16)
+
+
+def turns(call: Callable[[int], object], sets: int) -> Player:
+    """A player of one call, on the next set of operands each time."""
+    turn = 0
+
+    def play() -> None:
+        nonlocal turn
+        turn = (turn + 1) % sets
+        call(turn)
+
+    return play
+
+
+def interleaved(players: dict[str, Player], rounds: int) -> dict[str, float]:
+    """Median milliseconds of one call, in random order, each behind a pause of the device in which
+    the host prepares everything.
+    """
+    times: dict[str, list[float]] = {name: [] for name in players}
+    order = random.Random(0)
+    for round_ in range(rounds + 2):
+        for name in order.sample(sorted(players), len(players)):
+            start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            torch.cuda._sleep(PAUSE)
+            start.record()
+            players[name]()
+            stop.record()
+            stop.synchronize()
+            if round_ >= 2:
+                times[name].append(start.elapsed_time(stop))
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def players(case: Case, M: int, tiles: list[Tile | None], whole: bool) -> dict[str, Player]:
+    """Name → one product with its epilogue."""
+    size = 2 * (M * case.K + case.K * case.N + M * case.N)
+    sets = max(2, min(8, SETS_BYTES // size + 1))
+    arrays = [
+        (normal(M, case.K), normal(case.N, case.K) / case.K**0.5, case.operands(M))
+        for _ in range(sets)
+    ]
+    split = torch.compile(case.split, dynamic=False)
+
+    def together(x: torch.Tensor, w: torch.Tensor, **operands: Any) -> Any:
+        y = F.linear(x, w)
+        return case.split(y[:, : case.columns], **operands), y if case.columns else None
+
+    together = torch.compile(together, dynamic=False)
+
+    def by_split(i: int) -> Any:
+        x, w, operands = arrays[i]
+        y = F.linear(x, w)
+        return y, split(y[:, : case.columns], **operands)
+
+    def by_whole(i: int) -> Any:
+        x, w, operands = arrays[i]
+        return together(x, w, **operands)
+
+    def fused(tile: Tile | None) -> Callable[[int], Any]:
+        def call(i: int) -> Any:
+            x, w, operands = arrays[i]
+            return gemm_epilogue(x, w.t(), case.epilogue, operands | case.settings, config=tile)
+
+        return call
+
+    made = {"split": turns(by_split, sets)}
+    if whole:
+        made["whole"] = turns(by_whole, sets)
+    for tile in tiles:
+        name = "fused" if tile is None else f"{tile.schedule[0]}{tile.m}x{tile.n}"
+        made[name] = turns(fused(tile), sets)
+    return made
+
+
+def launches(case: Case, M: int) -> list[str]:
+    """Names of the kernels that one fused call launches."""
+    x, w, operands = normal(M, case.K), normal(case.N, case.K), case.operands(M) | case.settings
+    gemm_epilogue(x, w.t(), case.epilogue, operands)
+    activities = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        gemm_epilogue(x, w.t(), case.epilogue, operands)
+        torch.cuda.synchronize()
+    return [event.name for event in profile.events() or () if "CUDA" in str(event.device_type)]
+
+
+def measure(case: Case, M: int, tiles: list[Tile | None], whole: bool) -> dict[str, Any]:
+    """Ratios over the fastest of PyTorch's players, above 1 where faster."""
+    made = players(case, M, tiles, whole)
+    for play in made.values():
+        play()
+    middle, steady = interleaved(made, rounds=9), sustained(made)
+    peers = [name for name in ("split", "whole") if name in made]
+    entry: dict[str, Any] = {
+        "epilogue": case.name,
+        "shape": (M, case.N, case.K),
+        "peer_ms": {"interleaved": {name: middle[name] for name in peers},
+                    "sustained": {name: steady[name]["ms"] for name in peers}},
+        "ratios": {
+            name: {
+                "interleaved": min(middle[peer] for peer in peers) / middle[name],
+                "sustained": min(steady[peer]["ms"] for peer in peers) / steady[name]["ms"],
+                "clock_mhz": steady[name]["clock_mhz"],
+            }
+            for name in made
+        },
+    }  # fmt: skip
+    line = "  ".join(
+        f"{name} {x['interleaved']:.3f}/{x['sustained']:.3f}"
+        for name, x in entry["ratios"].items()
+        if name != "split"
+    )
+    click.echo(f"{case.name:14}{entry['shape']} {middle['split']:.3f} ms  {line}")
+    return entry
+
+
+def compile_all(model: str, sizes: list[int], options: list[str]) -> None:
+    """Everything that a later process needs, in the caches of this machine."""
+    command = [sys.executable, __file__, "--model", model, *options]
+    running = [
+        subprocess.Popen(
+            [*command, "--compile-only", str(i), "--rows", ",".join(map(str, sizes))],
+            stdout=subprocess.DEVNULL,
+        )
+        for i in range(len(cases(model)))
+    ]
+    for process in running:
+        process.wait()
+
+
+@click.command()
+@click.option("--out", type=click.Path(path_type=Path))
+@click.option("--model", type=click.Choice(["8B", "70B"]), default="8B", show_default=True)
+@click.option("--rows", default="2048,8192", show_default=True)
+@click.option("--only", help="Epilogues to measure, all by default.")
+@click.option("--sweep", is_flag=True, help="Every large tile instead of the one chosen.")
+@click.option("--no-whole", is_flag=True, help="Leave the player whole out.")
+@click.option("--compile-only", type=int, hidden=True)
+@click.option("--limit", default=100.0, help="Seconds after which no further case is started.")
+def main(
+    out: Path | None,
+    model: str,
+    rows: str,
+    only: str | None,
+    sweep: bool,
+    no_whole: bool,
+    compile_only: int | None,
+    limit: float,
+) -> None:
+    """Measure, print and write."""
+    folder = Path(tempfile.gettempdir()) / "inductor-of-epilogues"  # shared with the compilations
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))
+    begin = time.perf_counter()
+    sizes = [int(M) for M in rows.split(",")]
+    tiles: list[Tile | None] = [*LARGE] if sweep else [None]
+    if compile_only is not None:
+        for M in sizes:
+            for play in players(cases(model)[compile_only], M, tiles, not no_whole).values():
+                play()
+            torch.cuda.empty_cache()
+        return
+    options = ["--sweep"] * sweep + ["--no-whole"] * no_whole
+    compile_all(model, sizes, options)
+    click.echo(f"compiled in {time.perf_counter() - begin:.0f} s")
+    result: dict[str, Any] = {
+        "machine": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "command": " ".join(["python", *sys.argv]),
+        "cases": [],
+    }
+    for M in sizes:
+        for case in cases(model):
+            if only and case.name not in only.split(","):
+                continue
+            if time.perf_counter() - begin > limit:
+                click.echo(f"no time for {case.name} of {M} rows")
+                continue
+            entry = measure(case, M, tiles, not no_whole)
+            if not sweep and sizes[0] == M:
+                entry["launches"] = launches(case, M)
+                assert [x for x in entry["launches"] if "mem" not in x.lower()] == ["gemm"]
+            result["cases"].append(entry)
+            torch.cuda.empty_cache()
+            if out is not None:
+                out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

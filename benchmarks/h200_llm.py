@@ -1,0 +1,253 @@
+"""Language models on a GPU, by torch and by ``tiercel.patch``: prefill, training steps, decoding.
+
+Usage: ``python benchmarks/h200_llm.py --out benchmarks/results/h200-llm.json``
+
+The models are those of ``examples/decoder.py``: the layers of Llama 3 with random weights, a few of
+them, for a model's layers are alike. Each case has two models that share their weights; one is
+patched. Runs alternate (torch, tiercel, torch, ...), each timed by events from an idle GPU, and the
+median of the paired ratios counts; *sustained* ratios are of blocks in which each model runs alone.
+The linear layers of a forward pass are timed between hooks, those of a training step by themselves:
+forward and backward of every linear layer of a block on inputs of its own. Prefill ends with the
+logits of the last token. TF32 is off.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import click
+import torch
+from torch import nn
+
+import tiercel
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+
+from before_after import LinearClock, between, mark
+from decoder import MODELS, Decoder
+from train_step import loss_of
+
+SUSTAINED_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Case:
+    """``kind``: "prefill", "train" or "decode" of ``tokens`` (decode: sequences, one token each).
+
+    ``workspace``: bytes that a plan may borrow, None for the default.
+    """
+
+    kind: str
+    model: str
+    layers: int
+    dtype: str
+    tokens: int
+    pairs: int = 7
+
+
+def cases() -> Iterator[Case]:
+    """What the project promises something about."""
+    for tokens in (8192, 16384):
+        yield Case("prefill", "llama-3-8b", 4, "bfloat16", tokens)
+        yield Case("prefill", "llama-3-70b", 2, "bfloat16", tokens)
+        yield Case("train", "llama-3-8b", 2, "bfloat16", tokens)
+    yield Case("prefill", "llama-3-8b", 2, "float32", 4096, 5)
+    yield Case("prefill", "llama-3-8b", 2, "float32", 8192, 5)
+    yield Case("train", "llama-3-8b", 2, "float32", 4096, 5)
+    for sequences in (1, 16, 64):
+        yield Case("decode", "llama-3-8b", 4, "bfloat16", sequences, 61)
+
+
+def models(case: Case) -> tuple[Decoder, Decoder]:
+    """Two models with one set of weights, frozen unless they are trained."""
+    sizes = replace(MODELS[case.model], layers=case.layers)
+    torch.manual_seed(0)
+    with torch.device("cuda"):
+        first = Decoder(sizes).to(getattr(torch, case.dtype))
+    with torch.device("meta"):
+        second = Decoder(sizes).to(getattr(torch, case.dtype))
+    second.load_state_dict(first.state_dict(), assign=True)
+    for model in (first, second):
+        model.train(case.kind == "train").requires_grad_(case.kind == "train")
+    return first, second
+
+
+def work_of(case: Case, model: Decoder) -> Callable[[], Any]:
+    """What is timed."""
+    vocabulary = MODELS[case.model].vocabulary
+    generator = torch.Generator("cuda").manual_seed(1)
+    if case.kind == "train":
+        shape = (1, case.tokens + 1)
+    else:
+        shape = (case.tokens, 1) if case.kind == "decode" else (1, case.tokens)
+    tokens = torch.randint(vocabulary, shape, generator=generator, device="cuda")
+
+    def train() -> None:
+        model.zero_grad()
+        loss_of(model, tokens).backward()
+
+    def forward() -> torch.Tensor:
+        with torch.no_grad():
+            return model(tokens, last_only=True)
+
+    return train if case.kind == "train" else forward
+
+
+def linear_work(case: Case, model: Decoder) -> Callable[[], None]:
+    """Forward and backward of every linear layer of a block, each on an input of its own."""
+    layers = [x for x in model.blocks[0].modules() if isinstance(x, nn.Linear)]
+    pairs = []
+    for layer in layers:
+        N, K = layer.weight.shape
+        kind = {"device": "cuda", "dtype": layer.weight.dtype}
+        x = torch.randn(case.tokens, K, **kind, requires_grad=True)
+        pairs.append((layer, x, torch.randn(case.tokens, N, **kind)))
+
+    def work() -> None:
+        for layer, x, gradient in pairs:
+            x.grad = layer.weight.grad = None
+            layer(x).backward(gradient)
+
+    return work
+
+
+def once(work: Callable[[], object]) -> float:
+    """Milliseconds of one run from an idle GPU."""
+    torch.cuda.synchronize()
+    start = mark()
+    work()
+    return between(start, mark())
+
+
+def paired(works: tuple[Callable[[], Any], Callable[[], Any]], pairs: int) -> dict[str, float]:
+    """Milliseconds of both and the median of the ratios, by turns and sustained."""
+    times = [[once(work) for work in works] for _ in range(pairs)]
+    found = {
+        "torch_ms": median(t for t, _ in times),
+        "ms": median(t for _, t in times),
+        "interleaved": median(t / o for t, o in times),
+    }
+    blocks = []
+    for work, expected in zip(works, (found["torch_ms"], found["ms"]), strict=True):
+        count = max(1, round(1e3 * SUSTAINED_SECONDS / expected))
+        blocks.append(once(lambda work=work, count=count: [work() for _ in range(count)]) / count)
+    return {**found, "sustained": blocks[0] / blocks[1]}
+
+
+def linear_layers(
+    both: tuple[Decoder, Decoder], works: tuple[Callable[[], Any], ...], pairs: int
+) -> dict[str, float]:
+    """Time between the hooks of all linear layers."""
+    clocks = [LinearClock(model) for model in both]
+    times = []
+    for _ in range(pairs):
+        pair = []
+        for clock, work in zip(clocks, works, strict=True):
+            once(work)
+            pair.append(clock.taken())
+        times.append(pair)
+    return {
+        "torch_ms": median(t for t, _ in times),
+        "ms": median(t for _, t in times),
+        "interleaved": median(t / o for t, o in times),
+    }
+
+
+def peak(work: Callable[[], Any]) -> int:
+    """Most bytes allocated while it runs."""
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    work()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated()
+
+
+def measure(case: Case) -> dict[str, Any]:
+    """One entry of the results."""
+    both = models(case)
+    works = work_of(case, both[0]), work_of(case, both[1])
+    before = torch.cuda.memory_allocated()
+    report = tiercel.patch(both[1], pack_weights=case.kind != "train")
+    for work in works * 2:  # compiles, plans and packs
+        work()
+    packed = torch.cuda.memory_allocated() - before
+    result = {**asdict(case), "end_to_end": paired(works, case.pairs)}
+    if case.kind == "train":
+        alone = linear_work(case, both[0]), linear_work(case, both[1])
+        for work in alone:
+            work()
+        result["linear"] = paired(alone, case.pairs)
+    else:
+        logits = [work().float() for work in works]
+        result["logits_apart"] = ((logits[0] - logits[1]).norm() / logits[0].norm()).item()
+    result["peak_bytes"] = {"torch": peak(works[0]), "tiercel": peak(works[1])}
+    if case.kind == "prefill":
+        result["linear"] = linear_layers(both, works, case.pairs)
+    result["packed_bytes"] = {"reported": report.packed_bytes, "allocated": packed}
+    result["plans"] = plans(report)
+    tiercel.unpatch(both[1])
+    return result
+
+
+def plans(report: Any) -> dict[str, str]:
+    """What the layers of the first block ran as."""
+    return {
+        layer.name.removeprefix("blocks.0."): ", ".join(
+            f"{r.rows}: {r.algorithm}" for r in layer.runs
+        )
+        for layer in report.layers
+        if layer.name.startswith("blocks.0.")
+    }
+
+
+def smi(fields: str) -> str:
+    """What the driver says now."""
+    command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def shown(result: dict[str, Any]) -> str:
+    """One line."""
+    parts = [f"{result['kind']:8}{result['model']:12}{result['dtype']:9}{result['tokens']:6}"]
+    for name in ("linear", "end_to_end"):
+        if name in result:
+            x = result[name]
+            ratios = " ".join(f"{x[k]:.3f}" for k in ("interleaved", "sustained") if k in x)
+            parts.append(f"{name} {x['torch_ms']:.2f} -> {x['ms']:.2f} ms, {ratios}")
+    peaks = result["peak_bytes"]
+    parts.append(f"peak {peaks['torch'] / 2**30:.1f} -> {peaks['tiercel'] / 2**30:.1f} GiB")
+    return "; ".join(parts)
+
+
+@click.command()
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="JSON file to write.")
+@click.option("--only", default="", help="Cases whose line would begin so, e.g. 'prefill'.")
+def main(out: Path, only: str) -> None:
+    """Run all cases, write the results after each, print a line for each."""
+    torch.backends.cuda.matmul.allow_tf32 = False
+    record: dict[str, Any] = {
+        "command": " ".join(["python", "benchmarks/h200_llm.py", *sys.argv[1:]]),
+        "device": torch.cuda.get_device_name(),
+        "driver_clocks_power": smi("driver_version,clocks.max.sm,power.limit"),
+        "versions": {"torch": torch.__version__, "cuda": torch.version.cuda},
+        "results": [],
+    }
+    for case in cases():
+        if not case.kind.startswith(only):
+            continue
+        result = measure(case)
+        torch.cuda.empty_cache()
+        record["results"].append(result)
+        out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        click.echo(shown(result))
+
+
+if __name__ == "__main__":
+    main()

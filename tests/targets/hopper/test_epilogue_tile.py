@@ -1,0 +1,35 @@
+"""The choice of a tile for a traced epilogue, on paper."""
+
+import pytest
+
+from tiercel.lower.epilogue import Array, bind, library
+from tiercel.targets.hopper import heuristic
+from tiercel.targets.hopper.epilogue_tile import choose, cycles_per_element
+
+SMS = 132
+
+
+def bound(name: str, M: int, N: int):
+    operands = {
+        "residual": {"residual": Array((M, N), "bfloat16")},
+        "cross_entropy": {"target": Array((M, 1), "int64")},
+    }.get(name, {})
+    return bind(getattr(library, name), (M, N), operands, dtype="bfloat16")
+
+
+def test_a_cheap_epilogue_of_a_long_product_takes_the_fastest_mainloop():
+    tile = choose(bound("relu", 8192, 8192), 8192, 8192, 16384, 1, SMS)
+    assert tile == heuristic.CANDIDATES[0]
+
+
+def test_a_dear_epilogue_of_a_short_product_is_hidden():
+    tile = choose(bound("cross_entropy", 8192, 32768), 8192, 32768, 2048, 1, SMS)
+    assert tile.schedule == "pingpong"
+
+
+@pytest.mark.parametrize(
+    ("dearer", "cheaper"),
+    [("gelu", "swiglu"), ("swiglu", "relu"), ("residual", "relu"), ("cross_entropy", "residual")],
+)
+def test_costs_are_in_order(dearer: str, cheaper: str):
+    assert cycles_per_element(bound(dearer, 64, 64)) > cycles_per_element(bound(cheaper, 64, 64))

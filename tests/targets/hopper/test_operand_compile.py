@@ -1,0 +1,65 @@
+"""A through registers, and K split over a cluster: what these kernels compile to."""
+
+import re
+
+import pytest
+
+from tests.targets.hopper.test_compile import assembly, count
+from tiercel.errors import TiercelValueError
+from tiercel.targets.hopper import classical, heuristic
+from tiercel.targets.hopper.config import Config, Tile
+
+COOPERATIVE = Tile(128, 256, 4, "cooperative", cluster_m=2)
+PINGPONG = Tile(64, 256, 4, "pingpong", cluster_m=2)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("tile", [COOPERATIVE, PINGPONG], ids=str)
+def test_fragments_of_float32(tile: Tile, swapped: bool):
+    chosen = Config(tile, "float32", "float32", True, False, fragments=True, swapped=swapped)
+    sass = assembly(classical.text(chosen))
+    # Two k-tiles in turn and an odd last one; one wait for each, else the compiler has put a wait
+    # behind every instruction ("serialized").
+    assert count("HGMMA", sass) == 12
+    assert len(re.findall(r"WARPGROUP\.DEPBAR", sass)) <= 4
+    assert count("LDS", sass) >= 48
+    loop = re.search(r"HGMMA.*HGMMA[^\n]*\n", sass, re.DOTALL)
+    assert loop is not None
+    assert count("LDL", loop[0]) == count("STL", loop[0]) == 0
+    assert count("UTMASTG", sass) > 0
+
+
+@pytest.mark.parametrize("n", [64, 128])
+def test_parts_of_k_meet_without_a_fence(n: int):
+    tile = Tile(128, n, 6, "cooperative", cluster_k=2)
+    sass = assembly(classical.text(Config(tile, "bfloat16", "bfloat16", False, False)))
+    assert count("HGMMA", sass) == 4
+    assert "MEMBAR.ALL.GPU" not in sass
+    assert count("UCGABAR_WAIT", sass) == 1
+    assert count("LDL", sass) == count("STL", sass) == 0
+
+
+def test_only_small_tiles_split_k():
+    with pytest.raises(TiercelValueError, match="cannot split K"):
+        Tile(128, 256, 4, "cooperative", cluster_k=2)
+    with pytest.raises(TiercelValueError, match="cannot split K"):
+        Tile(128, 128, 6, "pingpong", cluster_k=2)
+    with pytest.raises(TiercelValueError, match="1x2x2 is too large"):
+        Tile(128, 64, 6, "cooperative", cluster_n=2, cluster_k=2)
+
+
+def test_fragments_need_tiles_of_one_block():
+    with pytest.raises(TiercelValueError, match="2 blocks of 64 rows"):
+        Config(Tile(128, 128, 6, "pingpong"), "float32", "float32", True, False, fragments=True)
+    with pytest.raises(TiercelValueError, match="contiguous along M"):
+        Config(PINGPONG, "float32", "float32", False, False, fragments=True)
+
+
+@pytest.mark.parametrize("tile", heuristic.PLAIN, ids=str)
+def test_tiles_of_small_products(tile: Tile):
+    sass = assembly(classical.text(Config(tile, "bfloat16", "bfloat16", False, True)))
+    assert count("HGMMA", sass) == 4 * tile.blocks
+    assert count("UTMALDG", sass) >= 2
+    loop = re.search(r"HGMMA.*HGMMA[^\n]*\n", sass, re.DOTALL)
+    assert loop is not None
+    assert count("LDL", loop[0]) == count("STL", loop[0]) == 0

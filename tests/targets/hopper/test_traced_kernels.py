@@ -1,0 +1,98 @@
+"""Kernels with a traced epilogue, or with timestamps, compile to what they should be."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from tests.targets.hopper.test_compile import FIRST, assembly, count
+from tiercel.lower.epilogue import Array, bind, library
+from tiercel.lower.epilogue.cuda_params import params_dtype
+from tiercel.targets.hopper import compile as nvrtc
+from tiercel.targets.hopper import heuristic, source
+from tiercel.targets.hopper.config import Config
+from tiercel.targets.hopper.epilogue import Staged, epilogue_text, staged_outputs
+
+M, N = 512, 768
+HALF = "bfloat16"
+OPERANDS = {
+    "gelu": {},
+    "swiglu": {},
+    "rope": {"cos": Array((M, 64)), "sin": Array((M, 64))},
+    "residual_rms": {"residual": Array((M, N), HALF), "gamma": Array((N,), HALF)},
+    "cross_entropy": {"target": Array((M, 1), "int64")},
+}
+
+
+def bound(name: str):
+    return bind(getattr(library, name), (M, N), OPERANDS[name], dtype=HALF)
+
+
+def text(name: str, tile=FIRST) -> str:
+    instance = bound(name)
+    epilogue = epilogue_text(instance, staged_outputs(instance, N))
+    config = Config(tile, HALF, HALF, False, False)
+    return source.text(config, source.traced_program(HALF), epilogue)
+
+
+@pytest.mark.parametrize("name", OPERANDS)
+def test_hardly_anything_leaves_the_registers(name: str):
+    sass = assembly(text(name))
+    loop = re.search(r"HGMMA.*HGMMA[^\n]*\n", sass, re.DOTALL)
+    assert loop is not None
+    assert count("LDL", loop[0]) == count("STL", loop[0]) == 0
+    # A wait for each k-tile, not behind each instruction.
+    assert len(re.findall(r"HGMMA[^\n]*gsb0", sass)) == 1
+    instructions = len(re.findall(r"/\*[0-9a-f]{4,}\*/ +[@A-Z]", sass))
+    assert count("LDL", sass) + count("STL", sass) <= 0.06 * instructions
+
+
+@pytest.mark.parametrize("tile", heuristic.CANDIDATES, ids=str)
+def test_a_pair_map_stores_whole_subtiles_of_its_own_columns(tile):
+    """Tiles of 64 and 192 columns make 32 and 96: no multiple of the 64 of a whole subtile."""
+    instance = bound("swiglu")
+    staged = staged_outputs(instance, N)
+    assert staged is not None
+    layout = f"static_assert(Store<Config>::pitch == {staged.span(tile)});\n"
+    nvrtc.cubin(text("swiglu", tile) + layout, "layout")
+    assert tile.n // 2 * 2 % staged.span(tile) == 0
+
+
+def test_outputs_of_one_kind_are_stored_by_the_copy_engine():
+    instance = bound("residual_rms")
+    staged = staged_outputs(instance, N)
+    assert staged is not None
+    assert [x.name for x in staged.outputs] == ["out", "hidden"]
+    assert count("UTMASTG", assembly(text("residual_rms"))) == 2 * FIRST.n // 64
+    assert staged_outputs(bound("cross_entropy"), N) is None
+    # Rows of 12 bytes: TMA needs 16.
+    assert staged_outputs(instance, 6) is None
+
+
+def test_a_pair_map_is_stored_alone():
+    staged = staged_outputs(bound("swiglu"), N)
+    assert staged is not None
+    assert isinstance(staged, Staged)
+    assert (staged.shrink, len(staged.outputs)) == (1, 1)
+
+
+@pytest.mark.parametrize("name", ["residual_rms", "cross_entropy", "rope"])
+def test_argument_has_the_layout_that_the_kernel_reads(name: str):
+    size = params_dtype(bound(name)).itemsize
+    layout = f"""
+using Argument = Config::Epilogue::Params;
+static_assert(sizeof(tiercel::Epilogue::Params) == {size});
+static_assert(__builtin_offsetof(Argument, operands) == 16 && sizeof(Argument) == 16 + {size});
+"""
+    nvrtc.cubin(text(name) + layout, "layout")
+
+
+@pytest.mark.parametrize("tile", heuristic.CANDIDATES[:2], ids=str)
+def test_only_a_traced_kernel_reads_the_clock(tile):
+    config = Config(tile, HALF, HALF, False, False)
+    program = source.plain_program(HALF)
+    plain = assembly(source.text(config, program))
+    traced = assembly(source.text(replace(config, traced=True), program))
+    assert "SR_CLOCK" not in plain
+    assert len(re.findall("SR_CLOCK", traced)) >= 10
+    assert count("HGMMA", traced) == count("HGMMA", plain)

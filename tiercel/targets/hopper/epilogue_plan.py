@@ -1,0 +1,166 @@
+"""What all products of one shape with one traced epilogue share: kernel, tile, arrays to make."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from tiercel.lower.epilogue import Array, Epilogue, Instance, bind
+from tiercel.lower.epilogue.cuda_params import pack_params, result_name
+from tiercel.lower.epilogue.instance import Partial
+from tiercel.targets.hopper import epilogue_tile, source
+from tiercel.targets.hopper.compile import cubin
+from tiercel.targets.hopper.config import Config, Tile
+from tiercel.targets.hopper.driver import Arguments, Kernel, multiprocessors
+from tiercel.targets.hopper.epilogue import COLUMN_BLOCK, Staged, epilogue_text, staged_outputs
+from tiercel.targets.hopper.launch import Launch
+from tiercel.targets.hopper.operand import Matrix, of_tensor, oriented
+from tiercel.targets.hopper.product import describe
+
+if TYPE_CHECKING:
+    import torch
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)  # a key by identity
+class EpiloguePlan:
+    """A product (lead, M, K) by (lead, K, N), bound to an epilogue.
+
+    ``outputs``, ``partials`` and ``results``: name → shape and dtype of the arrays that a call
+    fills: the tiles, one partial result for each row (or column) and tile, and the finished rows.
+    """
+
+    instance: Instance
+    staged: Staged | None
+    tile: Tile
+    lead: Shape
+    M: int
+    N: int
+    outputs: dict[str, tuple[Shape, str]]
+    partials: dict[str, tuple[Shape, str]]
+    results: dict[str, tuple[Shape, str]]
+
+    @property
+    def batches(self) -> int:
+        return self.lead[0] if self.lead else 1
+
+    @property
+    def arrivals(self) -> int:
+        """Counters that the kernel needs, one for each 16 rows."""
+        return self.batches * -(-self.M // COLUMN_BLOCK) if self.results else 0
+
+    def launch(
+        self,
+        a: Matrix,
+        b: Matrix,
+        arrays: Mapping[str, torch.Tensor],
+        operands: Mapping[str, torch.Tensor | float],
+        arrivals: int,
+        alpha: float,
+        device: int,
+        trace: bytes = b"",
+    ) -> Launch:
+        """The kernel with its argument; ``arrays``: of ``outputs``, ``partials``, ``results``.
+
+        ``trace``: where the kernel writes timestamps, see ``trace.py``.
+        """
+        # Without an output for TMA its descriptor is never used: any valid array will do.
+        staged = self.staged
+        d = of_tensor(arrays[staged.first.name], "out") if staged else oriented(a, "a")[0]
+        config, blocks, params = describe(a, b, d, self.tile, device)
+        values: dict[str, Array | float] = {
+            name: float(x) if isinstance(x, (int, float)) else array_of(x)
+            for name, x in operands.items()
+        }
+        values |= {name: array_of(arrays[name]) for name in (*self.outputs, *self.results)}
+        values |= {x.name: _pairs(x, array_of(arrays[x.name])) for x in self.instance.partials}
+        operand_bytes = pack_params(self.instance, self.N, values)
+        maps = params.maps
+        if staged is not None:
+            span = staged.span(self.tile)
+            stored = (of_tensor(arrays[x.name], x.name) for x in staged.outputs)
+            maps = (*maps[:2], *(x.tensor_map(64, span=span) for x in stored))
+            config = replace(config, output=staged.first.dtype)
+        config = replace(config, traced=bool(trace))
+        params = replace(
+            params, maps=maps, alpha=alpha, batches=self.batches, trace=trace,
+            epilogue=struct.pack("<Qi4x", arrivals, params.tile_columns) + operand_bytes,
+        )  # fmt: skip
+        kernel = _kernel(config, self.instance, staged, device)
+        return Launch(kernel, blocks, Arguments(params.pack()))
+
+
+def plan(
+    a: Matrix,
+    b: Matrix,
+    lead: Shape,
+    epilogue: Epilogue,
+    operands: Mapping[str, torch.Tensor | float],
+    tile: Tile | None,
+    device: int,
+) -> EpiloguePlan:
+    """Bind the operands and choose a tile. Raises ``TiercelValueError`` where they do not fit."""
+    M, N = a.rows, b.columns
+    arrays = {name: array_of(x) for name, x in operands.items()}
+    instance = bind(epilogue, (*lead, M, N), arrays, dtype=a.dtype)
+    if tile is None:
+        sms, batches = multiprocessors(device), lead[0] if lead else 1
+        tile = epilogue_tile.choose(instance, M, N, a.columns, batches, sms)
+    rows = [x for x in instance.partials if x.over == "row"]
+    return EpiloguePlan(
+        instance, staged_outputs(instance, N), tile, lead, M, N,
+        {x.name: ((*lead, M, _columns(N, x.width)), x.dtype) for x in instance.outputs},
+        {x.name: (_partial_shape(x, lead, M, N, tile), "float32") for x in instance.partials},
+        {result_name(x): ((*lead, M, 1), "float32") for x in rows},
+    )  # fmt: skip
+
+
+def array_of(x: torch.Tensor | float) -> Array:
+    """What an epilogue is told of an operand or output."""
+    if isinstance(x, (int, float)):
+        return Array(None)
+    dtype = str(x.dtype).removeprefix("torch.")
+    return Array(tuple(x.shape), dtype, tuple(x.stride()), x.data_ptr())
+
+
+def _pairs(x: Partial, whole: Array) -> Array:
+    """A partial result's array; those of a log-sum-exp count pairs."""
+    if x.kind != "logsumexp" or whole.shape is None or whole.strides is None:
+        return whole
+    strides = tuple(stride // 2 for stride in whole.strides[:-1])
+    return Array(whole.shape[:-1], whole.dtype, strides, whole.address)
+
+
+def _columns(N: int, width: int) -> int:
+    return N * 2**width if width >= 0 else N // 2**-width
+
+
+def _partial_shape(x: Partial, lead: Shape, M: int, N: int, tile: Tile) -> Shape:
+    """(B, M, blocks) or (B, blocks, columns), and pairs for a log-sum-exp."""
+    pair = (2,) if x.kind == "logsumexp" else ()
+    if x.over == "row":
+        return (*lead, M, -(-N // tile.n), *pair)
+    return (*lead, -(-M // COLUMN_BLOCK), _columns(N, x.width), *pair)
+
+
+def finished(x: Partial, arrays: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """A reduction: what the kernel finished, or the sum over what it left; the axis stays."""
+    total: Any = arrays.get(result_name(x))
+    if total is None:
+        partial = arrays[x.name]
+        total = partial.amax(-2, keepdim=True) if x.kind == "max" else partial.sum(-2, keepdim=True)
+    if x.to in ("scalar", "batch"):
+        total = total.sum(-1 if x.over == "column" else -2, keepdim=True)
+    return total.sum(0) if x.to == "scalar" and total.dim() == 3 else total
+
+
+@lru_cache(maxsize=256)
+def _kernel(config: Config, instance: Instance, staged: Staged | None, device: int) -> Kernel:
+    name = f"{instance.epilogue.name}-{config.name}"
+    text = epilogue_text(instance, staged)
+    code = cubin(source.text(config, source.traced_program(config.operand), text), name)
+    return Kernel(code, device, config.shared_bytes)

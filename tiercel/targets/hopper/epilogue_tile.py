@@ -1,0 +1,67 @@
+"""Which tile for a product with a traced epilogue: cooperative tiles show it, PingPong hides it.
+
+A cooperative tile of 128x256 multiplies faster than PingPong's 128x128 (fewer bytes for each
+product), but both its consumers are in the epilogue at the same time, and then nobody multiplies.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from tiercel.lower.epilogue import Instance
+from tiercel.targets.hopper import heuristic
+from tiercel.targets.hopper.config import Tile
+
+# Instructions of a multiprocessor in a cycle, in lanes. The special functions run at an eighth of
+# that, so that one counts as 8.
+LANES = 128
+#: Operation → what it takes for an element, counted in the machine code; 1 where nothing is said.
+SLOTS = {
+    "exp": 18, "log": 18, "tanh": 24, "erf": 24, "normal_cdf": 26, "sigmoid": 19, "sqrt": 14,
+    "rsqrt": 10, "divide": 16, "cast": 2,
+}  # fmt: skip
+FREE = ("acc", "constant", "operand", "repeat", "index", "even", "odd", "interleave")
+TILE_OPERAND = 4  # slots for an element: address and load
+FURTHER_OUTPUT = 3  # or: pack, stage
+REDUCTION = {"sum": 2, "max": 2, "logsumexp": 26}
+ARRIVAL = 3_000  # cycles for a tile whose rows are reduced: a fence, and counters
+
+
+def cycles_per_element(instance: Instance) -> float:
+    """Of a multiprocessor, for an element of the product, beyond a plain store.
+
+    >>> from tiercel.lower.epilogue import bind, library
+    >>> gelu, swiglu = (bind(x, (64, 64), {}, dtype="bfloat16")
+    ...                 for x in (library.gelu, library.swiglu))
+    >>> cycles_per_element(gelu) > cycles_per_element(swiglu) > 0.05
+    True
+    """
+    slots = 0.0
+    for x in instance.nodes:
+        wide = instance.width[x]
+        if x.op not in FREE and wide is not None:
+            slots += SLOTS.get(x.op, 1) * 2.0**wide
+    slots += sum(
+        TILE_OPERAND * 2.0 ** (x.width or 0) for x in instance.operands if x.kind == "tile"
+    )
+    slots += FURTHER_OUTPUT * max(0, len(instance.outputs) - 1)
+    slots += sum(REDUCTION[x.kind] * 2.0**x.width for x in instance.partials)
+    return slots / LANES
+
+
+def choose(instance: Instance, M: int, N: int, K: int, batches: int, sms: int) -> Tile:
+    """The candidate with the least estimated time; ``K`` as in ``heuristic.choose``."""
+    reduced = any(x.over == "row" for x in instance.partials)
+    return _choose(cycles_per_element(instance), reduced, M, N, K, batches, sms)
+
+
+@lru_cache(maxsize=4096)
+def _choose(each: float, reduced: bool, M: int, N: int, K: int, batches: int, sms: int) -> Tile:
+    def cycles(tile: Tile) -> float:
+        plain = heuristic.estimate(tile, 1, M, N, K, batches, sms).cycles
+        tiles = -(-M // tile.m) * -(-N // tile.n) * batches
+        waves = -(-tiles // (sms // tile.cluster * tile.cluster))
+        shown = tile.m * tile.n * each + ARRIVAL * reduced
+        return plain + shown * (waves if tile.schedule == "cooperative" else 1)
+
+    return min(heuristic.CANDIDATES, key=cycles)

@@ -1,0 +1,30 @@
+// A tile of A in registers, as `wgmma` takes it instead of a descriptor: for operands that the tensor
+// cores cannot read from shared memory as they lie there.
+#pragma once
+#include "ptx.cuh"
+
+// 64 rows × 128 bytes of K. Lane l of warp w holds, of step s (32 bytes of K), the 4 bytes at
+// 16·half + 4·(l % 4) of rows 16w + l/4 (value 2·half) and 8 below (value 2·half + 1).
+using Fragment = u32[4][4];
+
+// From a tile that is contiguous along M, of 4-byte elements: chunks of 32 rows, each 32 values of K ×
+// 128 bytes, whose 16-byte parts are permuted by k.
+struct MMajorFragment {
+  u32 at[4];
+
+  __device__ explicit MMajorFragment(int thread) {
+    const int warp = thread / 32, lane = thread % 32;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int row = warp % 2 * 16 + lane / 4 + i % 2 * 8, k = lane % 4 + i / 2 * 4;
+      at[i] = warp / 2 * 4096 + k * 128 + (row / 4 ^ k) * 16 + row % 4 * 4;
+    }
+  }
+
+  __device__ void load(Fragment& to, u32 tile) const {
+#pragma unroll
+    for (int step = 0; step < 4; ++step)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) to[step][i] = shared_load_word(tile + at[i] + step * 1024);
+  }
+};

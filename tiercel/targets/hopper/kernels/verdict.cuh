@@ -1,0 +1,74 @@
+// May a scheme multiply these data? Asked on the device, answered by a flag that lets the classical
+// kernel run. The records are those of combine.cuh's Extremes.
+#pragma once
+#include "combine.cuh"
+
+// Mirrored by ../verdict.py.
+struct Verdict {
+  int* flag;
+  const u32 *left, *right;       // records of A and B
+  const void* source;            // null, or a packed operand that must still be what it was:
+  const long long* places;       // elements that are looked at,
+  const void* values;            // and what they were
+  int samples;
+  float limit, headroom;         // of the scales' ratios, and of an intermediate's size
+  float left_floor, right_floor; // least mean magnitudes
+};
+
+__device__ inline float most_of(const u32* record) { return __uint_as_float(record[0]); }
+__device__ inline float least_of(const u32* record) {
+  return __uint_as_float(Extremes::infinity - record[1]);
+}
+
+// Comparisons are such that NaN refuses. One block.
+template <int threads, class Word>
+__device__ void judge(const Verdict& v) {
+  const float most_a = most_of(v.left), least_a = least_of(v.left);
+  const float most_b = most_of(v.right), least_b = least_of(v.right);
+  const bool even = most_a / least_a * (most_b / least_b) <= v.limit;
+  const bool small = most_a <= v.headroom && most_b <= v.headroom && most_a * most_b <= v.headroom;
+  const bool fine = least_a >= v.left_floor && least_b >= v.right_floor;
+  bool good = even && small && fine;
+  for (int i = threadIdx.x; i < v.samples; i += threads)
+    good &= static_cast<const Word*>(v.source)[v.places[i]] == static_cast<const Word*>(v.values)[i];
+  if (!good) *v.flag = 1;
+}
+
+// The record of an operand whose planes are not combined by 16 lanes to a segment.
+struct Measured {
+  const uint4* operand;
+  u32* record;
+  long long row_stride;  // this, and columns, in vectors of 16 bytes
+  int rows, columns;
+};
+
+// K contiguous: a warp takes 512 bytes of a row. Else: 128 rows of them.
+template <class Element, bool mn_major>
+__device__ void measure(const Measured& m) {
+  constexpr int count = Values<Element>::count, lanes = Extremes::segment / count;
+  const int across = (m.columns + 31) / 32, down = mn_major ? (m.rows + 127) / 128 : m.rows;
+  Extremes seen;
+  for (int item = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; item < across * down;
+       item += gridDim.x * (blockDim.x / 32)) {
+    const int column = item % across * 32 + threadIdx.x % 32;
+    if constexpr (mn_major) {
+      if (column >= m.columns) continue;
+      const int first = item / across * 128, length = min(m.rows - first, 128);
+      float sum[count] = {};
+#pragma unroll 8
+      for (int row = first; row < first + length; ++row) {
+        const uint4 v = load_once(m.operand + row * m.row_stride + column);
+#pragma unroll
+        for (int i = 0; i < count; ++i) sum[i] += fabsf(Values<Element>::at(v, i));
+      }
+#pragma unroll
+      for (int i = 0; i < count; ++i) seen.take_sum(sum[i], length);
+    } else {
+      uint4 v[1] = {};
+      if (column < m.columns)
+        v[0] = load_once(m.operand + item / across * m.row_stride + column);
+      seen.take<Element>(v, max(min(m.columns - column / lanes * lanes, lanes), 0) * count);
+    }
+  }
+  seen.add_to(m.record);
+}

@@ -1,0 +1,113 @@
+"""A float8 product with scales on the device, added up in float32 or in the tensor cores."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from tiercel.errors import TiercelTypeError, TiercelValueError
+from tiercel.targets.hopper import classical, heuristic
+from tiercel.targets.hopper.compile import cubin
+from tiercel.targets.hopper.config import Config, Tile
+from tiercel.targets.hopper.driver import Arguments, Kernel, multiprocessors
+from tiercel.targets.hopper.launch import Launch
+from tiercel.targets.hopper.operand import of_tensor, output
+from tiercel.targets.hopper.product import (
+    NOTHING,
+    check,
+    check_devices,
+    describe,
+    empty_product,
+    key_of,
+    run,
+)
+from tiercel.targets.hopper.scales import scales_of
+
+if TYPE_CHECKING:
+    import torch
+
+_ready: dict[Any, Launch] = {}
+MOST_READY = 4096
+
+
+def gemm_scaled(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    scale_a: torch.Tensor,
+    scale_b: torch.Tensor,
+    *,
+    out: torch.Tensor | None = None,
+    fast_accumulation: bool = False,
+    config: Tile | None = None,
+    stream: int | None = None,
+) -> torch.Tensor:
+    """D = (scale_a · A)·(scale_b · B), the scales being read by the kernel.
+
+    ``a`` (M, K) and ``b`` (K, N): float8_e4m3fn or float8_e5m2, contiguous along K. Scales:
+    float32, with the shapes that :func:`tiercel.targets.hopper.scales.scales_of` lists. ``out``
+    (M, N): bfloat16, the default, float16 or float32.
+
+    Sums of 128 products are added up in float32. ``fast_accumulation`` adds all in the tensor
+    cores, with about 14 bits, unless blocks of K have their own scales. Raises
+    :class:`TiercelTypeError` and :class:`TiercelValueError`, naming the argument.
+    """
+    if out is None:
+        out = empty_product(a, b)
+    key = (
+        key_of(a), key_of(b), key_of(scale_a), key_of(scale_b), key_of(out), fast_accumulation,
+        config,
+    )  # fmt: skip
+    ready = _ready.get(key)
+    if ready is None:
+        ready = _prepared(a, b, scale_a, scale_b, out, fast_accumulation, config)
+        if len(_ready) >= MOST_READY:  # addresses may never come again
+            _ready.clear()
+        _ready[key] = ready
+    run(ready, a, stream)
+    return out
+
+
+def _prepared(
+    a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor,
+    out: torch.Tensor, fast_accumulation: bool, tile: Tile | None,
+) -> Launch:  # fmt: skip
+    check_devices({"a": a, "b": b, "scale_a": scale_a, "scale_b": scale_b, "out": out})
+    left, right, d = of_tensor(a, "a"), of_tensor(b, "b"), of_tensor(out, "out")
+    check(left, right, d, None)
+    if not left.dtype.startswith("float8"):
+        raise TiercelTypeError(
+            f"a is {left.dtype}; scales are for float8_e4m3fn and float8_e5m2. Scale other types "
+            "in an epilogue"
+        )
+    if d.batches > 1 or len(out.shape) != 2:
+        raise TiercelValueError(f"a is {tuple(a.shape)}; with scales one matrix is allowed")
+    if 0 in (d.rows, d.columns):
+        return NOTHING
+    d_view, flipped, direct = output(d)
+    if flipped:
+        raise TiercelValueError(f"out has strides {out.stride()}; with scales rows are contiguous")
+    M, N, K = left.rows, right.columns, left.columns
+    scales = scales_of(scale_a, scale_b, M, N, K)
+    promoted = scales.scaling == "blocks" or not fast_accumulation
+    device = a.get_device()
+    if tile is None:
+        sms = multiprocessors(device)
+        tile = heuristic.choose_promoted(M, N, K, sms) if promoted else (
+            heuristic.choose(M, N, K // 2, 1, sms, splits=False).tile
+        )  # fmt: skip
+    config, blocks, params = describe(left, right, d_view, tile, device)
+    config = replace(config, direct=direct, promoted=promoted, scaling=scales.scaling)
+    if direct:
+        address = struct.pack("<Qqq", d_view.address, d_view.row_stride, d_view.batch_stride)
+        params = replace(params, epilogue=address)
+    params = replace(params, scales=scales.pack())
+    return Launch(_kernel(config, device), blocks, Arguments(params.pack()))
+
+
+@lru_cache(maxsize=64)
+def _kernel(config: Config, device: int) -> Kernel:
+    mode = f"{config.scaling}-{'promoted' if config.promoted else 'fast'}"
+    code = cubin(classical.text(config), f"{config.name}-{mode}")
+    return Kernel(code, device, config.shared_bytes)

@@ -18,11 +18,9 @@ __all__ = ["Packed", "Recipe", "pack", "product", "recipe_for", "workspace_bytes
 def __getattr__(name: str) -> Any:
     # the recipes above are pure Python: whoever only plans needs neither PyTorch nor Triton
     if name in ("pack", "product"):
-        from tiercel.targets.gpu import execute
-
-        return getattr(execute, name)
-    if name == "Packed":
-        from tiercel.targets.gpu.packed import Packed
-
-        return Packed
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from tiercel.targets.gpu import execute as home
+    elif name == "Packed":
+        from tiercel.targets.gpu import packed as home
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return globals().setdefault(name, getattr(home, name))

@@ -80,4 +80,5 @@ def real_scalar(name: str, x: float) -> float:
 
 def device(x: Tensor) -> AbstractContextManager[object]:
     """Context that makes the tensor's device current."""
-    return torch.cuda.device(x.device) if x.device.type == "cuda" else nullcontext()
+    elsewhere = x.is_cuda and x.get_device() != torch.cuda.current_device()
+    return torch.cuda.device(x.device) if elsewhere else nullcontext()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from functools import lru_cache, reduce
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache, reduce
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,8 +14,9 @@ from tiercel.errors import TiercelValueError
 from tiercel.lower.program import lower
 from tiercel.lower.recipe import Guard
 from tiercel.schemes import Scheme, tensor
-from tiercel.targets.gpu import check, guard, steps
+from tiercel.targets.gpu import check, guard, ready, steps
 from tiercel.targets.gpu.multiply import vendor
+from tiercel.targets.gpu.operand import NAMES
 from tiercel.targets.gpu.packed import Packed, version
 from tiercel.targets.gpu.recipe import Recipe, recipe_for, workspace_bytes
 
@@ -60,38 +62,62 @@ def product(
     """
     packed = b.fresh() if isinstance(b, Packed) else None
     right: Tensor = packed.b if packed else b  # type: ignore[assignment]
-    check.operands(a, right)
+    settings = (scheme, levels, alpha, beta, workspace, guarded)
+    c = None if beta == 0 else c
+    if out is None:
+        return _product(a, right, out, c, packed, settings)
+    prepared = ready.repeat(a, right, out, c, packed, settings)
+    if prepared is None or _overlaps(out, a, right, c):
+        return _product(a, right, out, c, packed, settings)
+    with check.device(a):
+        prepared.run(a, right, out, _spread(c, out), packed)
+    return out
+
+
+def _product(
+    a: Tensor, b: Tensor, out: Tensor | None, c: Tensor | None, packed: Packed | None, settings: Any
+) -> Tensor:
+    """``product`` of operands that are not known to be in order."""
+    check.operands(a, b)
+    given = a, b, out, c
+    scheme, levels, alpha, beta, workspace, guarded = settings
     schemes = check.levels(scheme, levels)
     alpha, beta = check.real_scalar("alpha", alpha), check.real_scalar("beta", beta)
-    batch = torch.broadcast_shapes(a.shape[:-2], right.shape[:-2])
-    shape = (*batch, a.shape[-2], right.shape[-1])
+    shape = (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
     if out is not None:
         check.result(out, shape, a)
     result = torch.empty(shape, dtype=a.dtype, device=a.device) if out is None else out
-    if c is not None and beta != 0:
-        c = c.resolve_conj().resolve_neg().expand(shape)
-    else:
-        c, beta = None, 0.0
+    a, b = a.resolve_neg(), b.resolve_neg()
+    c, beta = _spread(c, result), beta if c is not None else 0.0
     target = result
-    if result.is_conj() or result.is_neg() or _overlaps(result, a, right, c):
+    if result.is_conj() or result.is_neg() or _overlaps(result, a, b, c):
         target = torch.empty(shape, dtype=a.dtype, device=a.device)
 
-    dtype = str(a.dtype).removeprefix("torch.")
-    a, right, to, c = _folded(a, right, target, c)
+    dtype = NAMES[a.dtype]
+    a, b, to, c = _folded(a, b, target, c)
     M, N, K = *to.shape[-2:], a.shape[-1]
     recipe = _recipe(packed, schemes, (M, N, K), dtype, workspace)
     limits = _limits(schemes, dtype, K) if guarded is True else (guarded or None)
     with check.device(a):
-        if recipe is not None and packed is None and _shares_planes(right, to, recipe):
-            packed = _pack(right.reshape(-1, K, N)[0], recipe, M)
-        for call in _calls(a, right, to, c, alpha, beta, limits):
+        if recipe is not None and packed is None and _shares_planes(b, to, recipe):
+            packed = _pack(b.reshape(-1, K, N)[0], recipe, M)
+        for a2, b2, out2, c2 in _matrices(a, b, to, c):
             if recipe is None or 0 in (M, N, K):
-                vendor(call.a, call.b, call.out, alpha, beta, call.c)
-            else:
-                steps.run(call, recipe, packed)
+                vendor(a2, b2, out2, alpha, beta, c2)
+                continue
+            call = _call(a2, b2, out2, c2, alpha, beta, limits, recipe, packed)
+            prepared = steps.prepare(call)
+            prepared.run(a2, b2, out2, c2, packed)
+            if out2 is out:
+                ready.remember(*given, packed, settings, prepared)
         if target is not result:
             result.copy_(target)
     return result
+
+
+def _spread(c: Tensor | None, out: Tensor) -> Tensor | None:
+    """``c`` with the shape of the result, as it is stored."""
+    return None if c is None else c.resolve_conj().resolve_neg().expand(out.shape)
 
 
 def pack(b: Tensor, scheme: Scheme | Sequence[Scheme], levels: int = 1) -> Packed:
@@ -113,7 +139,7 @@ def pack(b: Tensor, scheme: Scheme | Sequence[Scheme], levels: int = 1) -> Packe
     schemes = check.levels(scheme, levels)
     K, N = b.shape
     # M is not known: a square product decides whether products are batched
-    recipe = recipe_for(schemes, N, N, K, str(b.dtype).removeprefix("torch."))
+    recipe = recipe_for(schemes, N, N, K, NAMES[b.dtype])
     if recipe is None:
         raise TiercelValueError(_too_large(schemes, b.dtype))
     with check.device(b):
@@ -122,9 +148,9 @@ def pack(b: Tensor, scheme: Scheme | Sequence[Scheme], levels: int = 1) -> Packe
 
 def _pack(b: Tensor, recipe: Recipe, M: int) -> Packed:
     K, N = b.shape
-    side = steps.sides(M, N, K, str(b.dtype).removeprefix("torch."), recipe)[1]
-    planes, owned, extremes = steps.packed_planes(b, recipe, side)
-    return Packed(b, recipe, tuple(planes), owned, extremes, version(b))
+    side = steps.sides(M, N, K, NAMES[b.dtype], recipe)[1]
+    planes, extremes = steps.packed_planes(b, side)
+    return Packed(b, recipe, planes, extremes, version(b))
 
 
 def _recipe(
@@ -205,7 +231,20 @@ def _shares_planes(b: Tensor, out: Tensor, recipe: Recipe) -> bool:
     return repeated and out.dim() > 2 and recipe.outer.plain
 
 
-def _calls(
+def _matrices(
+    a: Tensor, b: Tensor, out: Tensor, c: Tensor | None
+) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor | None]]:
+    """The 2-D products of a batch."""
+    batch = out.shape[:-2]
+    if not batch:
+        yield a, b, out, c
+        return
+    a, b = a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
+    for i in itertools.product(*map(range, batch)):
+        yield a[i], b[i], out[i], None if c is None else c[i]
+
+
+def _call(
     a: Tensor,
     b: Tensor,
     out: Tensor,
@@ -213,11 +252,18 @@ def _calls(
     alpha: float,
     beta: float,
     limits: Guard | None,
-) -> list[steps.Call]:
-    """The 2-D products of a batch."""
-    batch = out.shape[:-2]
-    a, b = a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
-    return [
-        steps.Call(a[i], b[i], out[i], alpha, beta, None if c is None else c[i], limits)
-        for i in itertools.product(*map(range, batch))
-    ]
+    recipe: Recipe,
+    packed: Packed | None,
+) -> steps.Call:
+    layout = steps.Layout.of
+    return steps.Call(
+        layout(a), layout(b), layout(out), None if c is None else layout(c), alpha, beta, limits,
+        recipe, packed is not None, _multiprocessors(a.get_device()),
+    )  # fmt: skip
+
+
+@cache
+def _multiprocessors(device: int) -> int:
+    if device < 0:  # Triton's interpreter
+        return 1
+    return torch.cuda.get_device_properties(device).multi_processor_count

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from tiercel.errors import TiercelRuntimeError
+from tiercel.targets.gpu.launch import Memory
 
 
-def multiply(a: Sequence[Tensor] | Tensor, b: Sequence[Tensor] | Tensor, out: Tensor) -> None:
-    """``out[r] = a[r] @ b[r]``: one strided-batched call for stacks, else one call each.
+@dataclass(frozen=True)
+class Multiply:
+    """``out[r] = a[r] @ b[r]`` of stand-ins: one strided-batched call for stacks, else one each.
 
     float16 planes give float32 products (``out``), never rounded in between.
     """
-    if isinstance(a, Tensor) and isinstance(b, Tensor):
-        _product(torch.bmm, torch.ops.aten.bmm, a, b, out)
-        return
-    for r in range(len(out)):
-        _product(torch.mm, torch.ops.aten.mm, a[r], b[r], out[r])
+
+    a: Tensor | Sequence[Tensor]
+    b: Tensor | Sequence[Tensor]
+    out: Tensor
+
+    def __call__(self, memory: Memory, stream: int) -> None:
+        out, view = memory.view(self.out), memory.view
+        if isinstance(self.a, Tensor) and isinstance(self.b, Tensor):
+            _product(torch.bmm, torch.ops.aten.bmm, view(self.a), view(self.b), out)
+            return
+        for a, b, result in zip(self.a, self.b, out, strict=True):
+            _product(torch.mm, torch.ops.aten.mm, view(a), view(b), result)
 
 
 def vendor(a: Tensor, b: Tensor, out: Tensor, alpha: float, beta: float, c: Tensor | None) -> None:

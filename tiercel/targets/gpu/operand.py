@@ -54,11 +54,10 @@ class Operand:
 
 
 def operand(x: Tensor, *, transposed: bool | None = None) -> Operand:
-    """``x``, a 2-D tensor of any strides, without a copy; seen as its layout suggests, or as told.
+    """``x``, a 2-D tensor of any strides, seen as its layout suggests, or as told.
 
-    (A tensor whose negation is still to be done is copied.)
+    No negation is still to be done in it.
     """
-    x = x.resolve_neg()
     conjugated, is_complex = x.is_conj(), x.is_complex()
     data = torch.view_as_real(x.conj() if conjugated else x)[..., 0] if is_complex else x
     turned = bool(data.stride(0) < data.stride(1)) if transposed is None else transposed

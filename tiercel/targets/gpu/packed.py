@@ -10,8 +10,6 @@ from torch import Tensor
 from tiercel.errors import TiercelValueError
 from tiercel.targets.gpu.recipe import Recipe
 
-Planes = Tensor | tuple[Tensor, ...]
-
 
 @dataclass(frozen=True)
 class Packed:
@@ -23,15 +21,14 @@ class Packed:
 
     b: Tensor
     recipe: Recipe
-    planes: tuple[Planes, ...]
-    owned: int
+    planes: Tensor
     extremes: Tensor
     version: int
 
     @property
     def nbytes(self) -> int:
         """Bytes of device memory held beyond ``b``."""
-        return self.owned + self.extremes.numel() * self.extremes.element_size()
+        return sum(x.numel() * x.element_size() for x in (self.planes, self.extremes))
 
     def fresh(self) -> Packed:
         """Itself.

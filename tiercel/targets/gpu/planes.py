@@ -1,12 +1,11 @@
 """Launches: operand → planes, products → C, extremes of an operand, classical repair.
 
-Every function works on the current device and stream and waits for nothing.
+Operands are stand-ins (``launch.py``): nothing runs here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import torch
 import triton.language as tl
@@ -18,12 +17,10 @@ from tiercel.lower.recipe import Guard
 from tiercel.targets.gpu import guard as guards
 from tiercel.targets.gpu.classical import classical
 from tiercel.targets.gpu.combine import combination, combine_kernel
+from tiercel.targets.gpu.launch import Launch
 from tiercel.targets.gpu.operand import Operand, compute_type
 from tiercel.targets.gpu.scale import growth_bits
 from tiercel.targets.gpu.update import update, update_kernel
-
-_SEGMENT_MEANS: Any = guards.segment_means  # a decorated function, which type checkers take
-_CLASSICAL: Any = classical  # for a plain one
 
 WARPS = 4
 LANES = 64 if torch.version.hip else 32
@@ -55,7 +52,7 @@ def combine(
     skip: frozenset[int] = frozenset(),
     scale: Tensor | None = None,
     record: Tensor | None = None,
-) -> None:
+) -> Iterator[Launch]:
     """Write the sums of operand ``which`` into ``planes`` (count, rows, cols), any one layout.
 
     Args:
@@ -90,7 +87,8 @@ def combine(
         values, tiles = 2 * values, guards.SEGMENT // (2 * WARPS)
     rows, cols = tile(values, compute.primitive_bitwidth // 32)
     first, *others = sources
-    combine_kernel(what)[_tiles(height, width, rows * tiles, cols)](
+    yield Launch(
+        combine_kernel(what), _tiles(height, width, rows * tiles, cols),
         first[0].data, *first[0].data.shape,
         *(x for view, coef in others for x in (view.data, *view.data.shape, coef)),
         *first[0].strides, planes, planes.stride(0), height, width,
@@ -108,7 +106,7 @@ def finish(
     dtype: str,
     *,
     scales: tuple[Tensor, int, Tensor, int] | None = None,
-) -> None:
+) -> Launch:
     """Write blocks of C: ``target = coef · block + beta · prior`` for each target.
 
     Args:
@@ -130,7 +128,8 @@ def finish(
     compute = compute_type(dtype)
     rows, cols = tile(what.rows * what.cols * program.planes, compute.primitive_bitwidth // 32)
     scale = () if scales is None else (scales[0][2:], scales[2][2:], scales[1], scales[3])
-    update_kernel(what)[_tiles(height, width, rows, cols)](
+    return Launch(
+        update_kernel(what), _tiles(height, width, rows, cols),
         products, products.stride(0), height, width,
         *(
             x
@@ -145,7 +144,9 @@ def finish(
     )  # fmt: skip
 
 
-def measure(x: Operand, extremes: Tensor, dtype: str, *, along_rows: bool, peak: bool) -> None:
+def measure(
+    x: Operand, extremes: Tensor, dtype: str, *, along_rows: bool, peak: bool
+) -> Iterator[Launch]:
     """Raise ``extremes`` (3 integers, zero at first) to those of ``x``; see ``guard.py``.
 
     ``along_rows``: segments run along the rows of the matrix (A), else along its columns (B).
@@ -153,7 +154,8 @@ def measure(x: Operand, extremes: Tensor, dtype: str, *, along_rows: bool, peak:
     compute = compute_type(dtype)
     rows, cols = x.data.shape
     for plane in (x.data, _imaginary(x)) if x.is_complex else (x.data,):
-        _SEGMENT_MEANS[_tiles(rows, cols, guards.SEGMENT, guards.SEGMENT)](
+        yield Launch(
+            guards.segment_means, _tiles(rows, cols, guards.SEGMENT, guards.SEGMENT),
             plane, rows, cols, *x.strides, extremes,
             ALONG_ROWS=along_rows != x.transposed, PEAK=peak,
             SEGMENT=guards.SEGMENT, SHORTEST=guards.SHORTEST,
@@ -172,12 +174,15 @@ def repair(
     extremes: tuple[Tensor, Tensor],
     limits: Guard,
     dtype: str,
-) -> None:
+    multiprocessors: int,
+) -> Launch:
     """Overwrite C with the classical product if the guard refuses the operands."""
     compute = compute_type(dtype)
     (M, K), N = _matrix(a).shape, _matrix(b).shape[1]
     block = 32 if compute == tl.float64 or a.is_complex else 64
-    _CLASSICAL[(_thread_blocks(a.data.device, M, N, block),)](
+    tiles = ceil_div(M, block) * ceil_div(N, block)
+    return Launch(
+        classical, min(tiles, 4 * multiprocessors),
         a.data, b.data, c.data, prior.data, M, N, K,
         *_matrix(a).stride(), *_matrix(b).stride(), *_matrix(c).stride(),
         *_matrix(prior).stride(),
@@ -197,8 +202,8 @@ def extremes_dtype(dtype: str) -> torch.dtype:
     return torch.int64 if compute_type(dtype) == tl.float64 else torch.int32
 
 
-def _tiles(height: int, width: int, rows: int, cols: int) -> tuple[int]:
-    return (ceil_div(height, rows) * ceil_div(width, cols),)
+def _tiles(height: int, width: int, rows: int, cols: int) -> int:
+    return ceil_div(height, rows) * ceil_div(width, cols)
 
 
 def _imaginary(x: Operand) -> Tensor:
@@ -211,10 +216,3 @@ def _matrix(x: Operand) -> Tensor:
 
 def _sign(x: Operand) -> float:
     return -1.0 if x.conjugated else 1.0
-
-
-def _thread_blocks(device: torch.device, M: int, N: int, block: int) -> int:
-    tiles = ceil_div(M, block) * ceil_div(N, block)
-    if device.type == "cpu":  # Triton's interpreter
-        return min(tiles, 4)
-    return min(tiles, 4 * torch.cuda.get_device_properties(device).multi_processor_count)

@@ -1,9 +1,11 @@
-"""One 2-D product: the steps of the outer level, each combine, multiply, finish."""
+"""One 2-D product as work: the steps of the outer level, each combine, multiply, finish."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,24 +13,63 @@ from torch import Tensor
 from tiercel.lower.program import Product, Term
 from tiercel.lower.recipe import Guard
 from tiercel.targets.gpu import planes
-from tiercel.targets.gpu.multiply import multiply
-from tiercel.targets.gpu.operand import PLANE, RESULT, Operand, operand
-from tiercel.targets.gpu.packed import Packed, Planes
+from tiercel.targets.gpu.launch import ALIGNMENT, Memory, current_stream, stand_in
+from tiercel.targets.gpu.multiply import Multiply
+from tiercel.targets.gpu.operand import NAMES, PLANE, RESULT, Operand, operand
+from tiercel.targets.gpu.packed import Packed
 from tiercel.targets.gpu.recipe import Recipe, plane_sizes, read_in_place
 from tiercel.targets.gpu.scale import growth_bits
 
+#: Slots of a call's tensors. ``EXTREMES`` and ``PLANES``: of a packed operand.
+A, B, OUT, C, WORKSPACE, RECORDS, EXTREMES, PLANES = range(8)
 
-@dataclass(frozen=True)
-class Call:
-    """``out = alpha · a · b + beta · c`` for 2-D tensors; ``guard`` None: no check, no repair."""
+#: Bytes to whose multiples buffers in the workspace start.
+LINE = 256
 
-    a: Tensor
-    b: Tensor
-    out: Tensor
+#: Elements of a guard's record, with one to keep the second of two at an even address.
+RECORD = 4
+
+Work = Callable[[Memory, int], None]
+Planes = Tensor | tuple[Tensor, ...]
+
+
+class Layout(NamedTuple):
+    """What prepared work depends on of a 2-D tensor; ``phase``: its address, modulo 16."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+    device: int
+    conjugated: bool
+    phase: int
+
+    @classmethod
+    def of(cls, x: Tensor) -> Layout:
+        phase = x.data_ptr() % ALIGNMENT
+        return cls(x.shape, x.stride(), x.dtype, x.get_device(), x.is_conj(), phase)
+
+    def stand_in(self, slot: int) -> Tensor:
+        """A tensor like it, without memory."""
+        made = stand_in(slot, self.shape, self.strides, self.dtype)
+        return made.conj() if self.conjugated else made
+
+
+class Call(NamedTuple):
+    """``out = alpha · a · b + beta · c``; ``guard`` None: no check, no repair.
+
+    ``packed``: planes of b exist already. ``multiprocessors``: of the tensors' device.
+    """
+
+    a: Layout
+    b: Layout
+    out: Layout
+    c: Layout | None
     alpha: float
     beta: float
-    c: Tensor | None
     guard: Guard | None
+    recipe: Recipe
+    packed: bool
+    multiprocessors: int
 
 
 @dataclass(frozen=True)
@@ -56,17 +97,28 @@ class Side:
         i, j = divmod(block, self.outer[1])
         return i * self.inner[0] * self.plane[0], j * self.inner[1] * self.plane[1]
 
-    def buffer(self, x: Operand) -> Tensor:
-        """Memory for all planes of one step, laid out as the operand is."""
-        count = len(self.recipe.inner.products) - len(self.in_place())
-        return stack(count, *self.plane, PLANE[self.dtype], x)
+    @property
+    def count(self) -> int:
+        """Planes of one step."""
+        return len(self.recipe.inner.products) - len(self.in_place())
+
+    @property
+    def elements(self) -> int:
+        """Of all planes of one step."""
+        return self.count * self.plane[0] * self.plane[1]
+
+    def buffer(self, x: Operand, slot: int, start: int) -> Tensor:
+        """Stand-in for all planes of one step, laid out as the operand is."""
+        return stack(self.count, *self.plane, PLANE[self.dtype], x, slot, start)
 
 
-def stack(count: int, rows: int, cols: int, dtype: torch.dtype, like: Operand) -> Tensor:
+def stack(
+    count: int, rows: int, cols: int, dtype: torch.dtype, like: Operand, slot: int, start: int
+) -> Tensor:
     """``count`` matrices in one piece of memory, each transposed where ``like`` is."""
     rows, cols = (cols, rows) if like.transposed else (rows, cols)
-    memory = torch.empty((count, rows, cols), dtype=dtype, device=like.data.device)
-    return memory.mT if like.transposed else memory
+    made = stand_in(slot, (count, rows, cols), (rows * cols, cols, 1), dtype, start)
+    return made.mT if like.transposed else made
 
 
 def sides(M: int, N: int, K: int, dtype: str, recipe: Recipe) -> tuple[Side, Side]:
@@ -79,57 +131,115 @@ def sides(M: int, N: int, K: int, dtype: str, recipe: Recipe) -> tuple[Side, Sid
     )
 
 
-def step_planes(
+def combined(
     side: Side,
     product: Product,
-    x: Tensor,
     seen: Operand,
     buffer: Tensor,
     *,
     scale: Tensor | None = None,
     record: Tensor | None = None,
-) -> Planes:
-    """Planes of one outer product, in ``buffer`` or where the operand lies.
+) -> Iterator[Work]:
+    """Write into ``buffer`` the planes of one outer product that have to be written.
 
     Args:
         side: whose planes.
         product: of the outer level.
-        x: the operand.
-        seen: as the kernels see it.
+        seen: the operand.
         buffer: of ``Side.buffer``.
         scale: extremes of the operand if it is scaled.
         record: extremes to raise on the way.
     """
     terms: tuple[Term, ...] = getattr(product, side.which)
-    program = side.recipe.inner
-    skip = side.in_place(len(terms))
     sources = [(seen.block(*side.corner(block)), coef) for block, coef in terms]
-    planes.combine(
-        program, side.which, sources, buffer, side.dtype, skip=skip, scale=scale, record=record
-    )
+    yield from planes.combine(
+        side.recipe.inner, side.which, sources, buffer, side.dtype,
+        skip=side.in_place(len(terms)), scale=scale, record=record,
+    )  # fmt: skip
+
+
+def found(side: Side, product: Product, x: Tensor, buffer: Tensor) -> Planes:
+    """All planes of one outer product, in ``buffer`` or where the operand ``x`` lies."""
     if side.recipe.batched:
         return buffer
+    terms: tuple[Term, ...] = getattr(product, side.which)
+    skip = side.in_place(len(terms))
     row, col = side.corner(terms[0][0])
     height, width = side.plane
-    found: list[Tensor] = []
+    every: list[Tensor] = []
     written = iter(buffer)
-    for r, inner in enumerate(program.products):
+    for r, inner in enumerate(side.recipe.inner.products):
         if r in skip:
             i, j = divmod(getattr(inner, side.which)[0][0], side.inner[1])
             top, left = row + i * height, col + j * width
-            found.append(x[top : top + height, left : left + width])
+            every.append(x[top : top + height, left : left + width])
         else:
-            found.append(next(written))
-    return tuple(found)
+            every.append(next(written))
+    return tuple(every)
 
 
-def run(call: Call, recipe: Recipe, packed: Packed | None = None) -> None:
-    """Compute one 2-D product by a recipe; ``packed`` provides the planes of ``call.b``."""
-    dtype = str(call.a.dtype).removeprefix("torch.")
-    (M, K), N = call.a.shape, call.b.shape[1]
-    side_a, side_b = sides(M, N, K, dtype, recipe)
-    a, b, c = operand(call.a), operand(call.b), operand(call.out)
-    prior = c if call.c is None else operand(call.c, transposed=c.transposed)
+@dataclass(frozen=True)
+class Prepared:
+    """The work of a call, and the memory that it takes."""
+
+    work: tuple[Work, ...]
+    workspace: int
+    plane: torch.dtype
+    record: torch.dtype | None
+
+    def run(
+        self, a: Tensor, b: Tensor, out: Tensor, c: Tensor | None, packed: Packed | None
+    ) -> None:
+        """On tensors of the layouts that this was prepared for, on the current stream."""
+        records = None
+        if self.record is not None:
+            records = torch.zeros(2 * RECORD, dtype=self.record, device=a.device)
+        tensors = [
+            as_stored(a), as_stored(b), out, c,
+            torch.empty(self.workspace, dtype=self.plane, device=a.device), records,
+            None if packed is None else packed.extremes, None if packed is None else packed.planes,
+        ]  # fmt: skip
+        memory, stream = Memory(tensors), current_stream(a)
+        for work in self.work:
+            work(memory, stream)
+
+
+def as_stored(x: Tensor) -> Tensor:
+    """``x`` without the conjugation that is still to be done."""
+    return x.conj() if x.is_conj() else x
+
+
+@lru_cache(maxsize=512)
+def prepare(call: Call) -> Prepared:
+    """The work of one 2-D product."""
+    dtype = NAMES[call.a.dtype]
+    side_a, side_b = sides(call.a.shape[0], call.b.shape[1], call.a.shape[1], dtype, call.recipe)
+    result = RESULT[dtype]
+    line = LINE // PLANE[dtype].itemsize
+    start_b = _up(side_a.elements, line)
+    start_c = start_b + (0 if call.packed else _up(side_b.elements, line))
+    count, (h, w) = len(call.recipe.inner.products), (side_a.plane[0], side_b.plane[1])
+    total = start_c + count * h * w * result.itemsize // PLANE[dtype].itemsize
+    needs_record = call.a.dtype.itemsize == 2 or call.guard is not None
+    return Prepared(
+        tuple(_work(call, dtype, side_a, side_b, (start_b, start_c))),
+        total,
+        PLANE[dtype],
+        planes.extremes_dtype(dtype) if needs_record else None,
+    )
+
+
+def _up(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple
+
+
+def _work(
+    call: Call, dtype: str, side_a: Side, side_b: Side, starts: tuple[int, int]
+) -> Iterator[Work]:
+    recipe = call.recipe
+    right = call.b.stand_in(B)
+    a, b, c = operand(call.a.stand_in(A)), operand(right), operand(call.out.stand_in(OUT))
+    prior = c if call.c is None else operand(call.c.stand_in(C), transposed=c.transposed)
     beta = 0.0 if call.c is None else call.beta
     scaled = call.a.dtype.itemsize == 2
 
@@ -139,67 +249,83 @@ def run(call: Call, recipe: Recipe, packed: Packed | None = None) -> None:
     on_the_way = recipe.outer.plain and recipe.batched and not scaled
     record_a = record_b = None
     if scaled or call.guard is not None:
-        record_a = empty_record(a, dtype)
-        record_b = packed.extremes if packed else empty_record(b, dtype)
+        record_a = record(RECORDS, dtype)
+        record_b = record(EXTREMES, dtype) if call.packed else record(RECORDS, dtype, RECORD)
         if not on_the_way:
-            measure(a, record_a, dtype, along_rows=True)
-        if not on_the_way and not packed:
-            measure(b, record_b, dtype, along_rows=False)
+            yield from measure(a, record_a, dtype, along_rows=True)
+        if not on_the_way and not call.packed:
+            yield from measure(b, record_b, dtype, along_rows=False)
     scales = None
     if scaled and record_a is not None and record_b is not None:
         bits = (growth_bits(recipe.inner, x) for x in "ab")
         scales = (record_a, next(bits), record_b, next(bits))
     options_a, options_b = (
-        {"scale": record if scaled else None, "record": record if on_the_way else None}
-        for record in (record_a, record_b)
+        {"scale": x if scaled else None, "record": x if on_the_way else None}
+        for x in (record_a, record_b)
     )
 
+    (start_b, start_c), result = starts, RESULT[dtype]
     h, w = side_a.plane[0], side_b.plane[1]
-    buffer_a = side_a.buffer(a)
-    buffer_b = None if packed else side_b.buffer(b)
-    results = stack(len(recipe.inner.products), h, w, RESULT[dtype], c)
-    block_c = Side("c", dtype, recipe, (M, N), (h, w), (recipe.outer.m, recipe.outer.n),
+    buffer_a = side_a.buffer(a, WORKSPACE, 0)
+    buffer_b = None if call.packed else side_b.buffer(b, WORKSPACE, start_b)
+    start = start_c * PLANE[dtype].itemsize // result.itemsize
+    results = stack(len(recipe.inner.products), h, w, result, c, WORKSPACE, start)
+    size = call.a.shape[0], call.b.shape[1]
+    block_c = Side("c", dtype, recipe, size, (h, w), (recipe.outer.m, recipe.outer.n),
                    (recipe.inner.m, recipe.inner.n))  # fmt: skip
     for s, product in enumerate(recipe.outer.products):
-        of_a = step_planes(side_a, product, call.a, a, buffer_a, **options_a)
-        if packed:
-            of_b = packed.planes[s]
+        yield from combined(side_a, product, a, buffer_a, **options_a)
+        if buffer_b is None:
+            of_b = side_b.buffer(b, PLANES, s * side_b.elements)
         else:
-            assert buffer_b is not None
-            of_b = step_planes(side_b, product, call.b, b, buffer_b, **options_b)
-        multiply(of_a, of_b, results)
+            of_b = buffer_b
+            yield from combined(side_b, product, b, buffer_b, **options_b)
+        yield Multiply(
+            found(side_a, product, call.a.stand_in(A), buffer_a),
+            found(side_b, product, right, of_b),
+            results,
+        )
         targets: list[tuple[Operand, float, Operand, float]] = []
         for (block, coef), first in zip(product.c, product.first, strict=True):
             corner = block_c.corner(block)
             to = c.block(*corner)
             before = prior.block(*corner) if first else to
             targets.append((to, call.alpha * coef, before, beta if first else 1.0))
-        planes.finish(recipe.inner, results, targets, dtype, scales=scales)
+        yield planes.finish(recipe.inner, results, targets, dtype, scales=scales)
     if call.guard is not None and record_a is not None and record_b is not None:
         records = (record_a, record_b)
-        planes.repair(a, b, c, prior, call.alpha, beta, records, call.guard, dtype)
+        yield planes.repair(
+            a, b, c, prior, call.alpha, beta, records, call.guard, dtype, call.multiprocessors
+        )
 
 
-def empty_record(x: Operand, dtype: str) -> Tensor:
-    """Memory for the guard's record of an operand; see ``guard.py``."""
-    return torch.zeros(3, dtype=planes.extremes_dtype(dtype), device=x.data.device)
+def record(slot: int, dtype: str, start: int = 0) -> Tensor:
+    """Stand-in for the guard's record of an operand; see ``guard.py``."""
+    return stand_in(slot, (3,), (1,), planes.extremes_dtype(dtype), start)
 
 
-def measure(x: Operand, record: Tensor, dtype: str, *, along_rows: bool) -> None:
+def measure(x: Operand, record: Tensor, dtype: str, *, along_rows: bool) -> Iterator[Work]:
     """Raise a record to the extremes of an operand, in a pass of its own."""
     peak = dtype in ("float16", "bfloat16")
-    planes.measure(x, record, dtype, along_rows=along_rows, peak=peak)
+    yield from planes.measure(x, record, dtype, along_rows=along_rows, peak=peak)
 
 
-def packed_planes(b: Tensor, recipe: Recipe, side: Side) -> tuple[Sequence[Planes], int, Tensor]:
-    """Planes of every outer product of a right operand, their bytes, and its extremes."""
-    seen = operand(b)
-    record = empty_record(seen, side.dtype)
-    measure(seen, record, side.dtype, along_rows=False)
-    scale = record if b.dtype.itemsize == 2 else None
-    found, owned = [], 0
-    for product in recipe.outer.products:
-        buffer = side.buffer(seen)
-        found.append(step_planes(side, product, b, seen, buffer, scale=scale))
-        owned += buffer.numel() * buffer.element_size()
-    return found, owned, record
+def packed_planes(b: Tensor, side: Side) -> tuple[Tensor, Tensor]:
+    """Planes of every outer product of a right operand, one after the other, and its extremes."""
+    extremes = torch.zeros(3, dtype=planes.extremes_dtype(side.dtype), device=b.device)
+    steps = side.recipe.outer.products
+    memory = torch.empty(len(steps) * side.elements, dtype=PLANE[side.dtype], device=b.device)
+    everything = Memory([None, as_stored(b), *[None] * 4, extremes, memory])
+    stream = current_stream(b)
+    for work in _packing(Layout.of(b), side):
+        work(everything, stream)
+    return memory, extremes
+
+
+def _packing(b: Layout, side: Side) -> Iterator[Work]:
+    seen, extremes = operand(b.stand_in(B)), record(EXTREMES, side.dtype)
+    yield from measure(seen, extremes, side.dtype, along_rows=False)
+    scale = extremes if b.dtype.itemsize == 2 else None
+    for s, product in enumerate(side.recipe.outer.products):
+        buffer = side.buffer(seen, PLANES, s * side.elements)
+        yield from combined(side, product, seen, buffer, scale=scale)

@@ -12,7 +12,8 @@ from. (torch counts changes in place, but not those through ``.data``.)
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import torch
 import triton
@@ -22,7 +23,9 @@ from torch import Tensor
 from tiercel.lower.recipe import Guard
 from tiercel.targets.gpu import planes
 from tiercel.targets.gpu.guard import refused
-from tiercel.targets.gpu.operand import operand
+from tiercel.targets.gpu.launch import ALIGNMENT, Launch, Memory, current_stream, stand_in
+from tiercel.targets.gpu.operand import NAMES, operand
+from tiercel.targets.gpu.steps import Layout, as_stored, record
 
 #: Elements of a packed operand that are compared with what they were.
 SAMPLES = 256
@@ -53,19 +56,32 @@ def spoil(extremes, source, places, values, NAN: tl.constexpr, SAMPLES: tl.const
         tl.store(extremes, tl.full((), NAN, extremes.dtype.element_ty))
 
 
-_RAISE_FLAG: Any = raise_flag
-_SPOIL: Any = spoil
-
 #: Bits of a NaN by the record's dtype.
 NAN = {torch.int32: 0x7FC00000, torch.int64: 0x7FF8000000000000}
 
 
 def record_of(x: Tensor, *, along_rows: bool) -> Tensor:
     """The guard's record of a 16-bit matrix: extremes of its segments along K."""
-    seen, dtype = operand(x), str(x.dtype).removeprefix("torch.")
-    record = torch.zeros(3, dtype=planes.extremes_dtype(dtype), device=x.device)
-    planes.measure(seen, record, dtype, along_rows=along_rows, peak=False)
+    record = _empty_record(x)
+    _run(_measuring(Layout.of(x), along_rows), (x, record))
     return record
+
+
+def _empty_record(x: Tensor) -> Tensor:
+    return torch.zeros(3, dtype=planes.extremes_dtype(NAMES[x.dtype]), device=x.device)
+
+
+@lru_cache(maxsize=512)
+def _measuring(x: Layout, along_rows: bool) -> tuple[Launch, ...]:
+    dtype = NAMES[x.dtype]
+    seen, extremes = operand(x.stand_in(0)), record(1, dtype)
+    return tuple(planes.measure(seen, extremes, dtype, along_rows=along_rows, peak=False))
+
+
+def _run(work: Iterable[Launch], tensors: Sequence[Tensor]) -> None:
+    memory, stream = Memory(tensors), current_stream(tensors[0])
+    for launch in work:
+        launch(memory, stream)
 
 
 def samples_of(b: Tensor) -> tuple[Tensor, Tensor]:
@@ -73,7 +89,7 @@ def samples_of(b: Tensor) -> tuple[Tensor, Tensor]:
 
     Of complex elements, the real parts: places then count real elements.
     """
-    b = _real(b)
+    b = torch.view_as_real(as_stored(b))[..., 0] if b.is_complex() else b
     rows, cols = b.shape
     i = torch.arange(SAMPLES, device=b.device)
     # Steps that share no factor with the sizes: all rows and columns are met about equally often.
@@ -81,16 +97,21 @@ def samples_of(b: Tensor) -> tuple[Tensor, Tensor]:
     return row * b.stride(0) + col * b.stride(1), b[row, col].clone()
 
 
-def _real(b: Tensor) -> Tensor:
-    return torch.view_as_real(b)[..., 0] if b.is_complex() else b
-
-
 def check(b: Tensor, record: Tensor, samples: tuple[Tensor, Tensor]) -> None:
     """Let every guard refuse ``record`` from now on if b has changed; waits for nothing."""
-    places, values = samples
-    _SPOIL[(1,)](
-        record, _real(b), places, values, NAN=NAN[record.dtype], SAMPLES=SAMPLES, num_warps=4
-    )
+    tensors = (record, as_stored(b), *samples)
+    _run(_checking(_kinds(tensors)), tensors)
+
+
+@lru_cache(maxsize=512)
+def _checking(tensors: tuple[Kind, ...]) -> tuple[Launch]:
+    record, source, places, values = _stand_ins(tensors)
+    return (
+        Launch(
+            spoil, 1, record, source, places, values,
+            NAN=NAN[record.dtype], SAMPLES=SAMPLES, num_warps=4,
+        ),
+    )  # fmt: skip
 
 
 def judge(
@@ -101,9 +122,35 @@ def judge(
 
     ``floor``: least mean magnitude of a segment of A. ``samples``: of b when it was packed.
     """
-    record_a = record_of(a, along_rows=True)
-    places, values = samples
-    _RAISE_FLAG[(1,)](
-        flag, record_a, record_b, limits.limit, limits.headroom, floor, b, places, values,
-        SAMPLES=SAMPLES, num_warps=4,
+    record_a = _empty_record(a)
+    _run(_measuring(Layout.of(a), True), (a, record_a))
+    tensors = (flag, record_a, record_b, b, *samples)
+    _run(_judging(_kinds(tensors), limits, floor), tensors)
+
+
+@lru_cache(maxsize=512)
+def _judging(tensors: tuple[Kind, ...], limits: Guard, floor: float) -> tuple[Launch]:
+    flag, record_a, record_b, source, places, values = _stand_ins(tensors)
+    return (
+        Launch(
+            raise_flag, 1, flag, record_a, record_b, limits.limit, limits.headroom, floor,
+            source, places, values, SAMPLES=SAMPLES, num_warps=4,
+        ),
     )  # fmt: skip
+
+
+#: dtype, device and address modulo 16 of a tensor that a kernel gets the start of.
+Kind = tuple[torch.dtype, int, int]
+
+
+def _kinds(tensors: Iterable[Tensor]) -> tuple[Kind, ...]:
+    return tuple((x.dtype, x.get_device(), x.data_ptr() % ALIGNMENT) for x in tensors)
+
+
+def _stand_ins(tensors: tuple[Kind, ...]) -> list[Tensor]:
+    return [stand_in(slot, (1,), (1,), _real(dtype)) for slot, (dtype, *_) in enumerate(tensors)]
+
+
+def _real(dtype: torch.dtype) -> torch.dtype:
+    """Of the real and imaginary parts."""
+    return {torch.complex64: torch.float32, torch.complex128: torch.float64}.get(dtype, dtype)

@@ -55,6 +55,24 @@ def fingerprint(cores: int, dtype: str) -> str:
     return hashlib.sha256(facts.encode()).hexdigest()[:16]
 
 
+def kind(cores: int) -> str:
+    """Names the machines that a shipped profile holds for, without what hardly changes its figures.
+
+    That is the build of NumPy: only its BLAS counts.
+    """
+    from tiercel.targets.cpu.isa import host, machine_name
+
+    isa = host()
+    caches = "/".join(str(size >> 10) for size in (isa.l1, isa.l2, isa.l3))
+    return f"{machine_name()} ({isa.cpu}, {isa.name}), {caches} KiB, {cores} cores, {_blas()}"
+
+
+def _blas() -> str:
+    """The library that NumPy was built with."""
+    built: Any = np.show_config(mode="dicts")
+    return built.get("Build Dependencies", {}).get("blas", {}).get("name", "unknown BLAS")
+
+
 def profile(key: str, cores: int, dtype: str) -> Machine:
     """Measure one compute dtype on this machine."""
     from tiercel.targets.cpu import isa as isa_module
@@ -91,6 +109,7 @@ def profile(key: str, cores: int, dtype: str) -> Machine:
         rates={dtype: rates},
         fingerprint=key,
         measured=True,
+        kind=kind(cores),
     )
     machine = _numpy_on_one_core(machine, dtype)
     return machine if cores == 1 else _on_all_cores(machine, dtype)

@@ -7,6 +7,11 @@ import pytest
 from tests.planner.machines import MACHINE
 from tiercel.bench import map_picture
 from tiercel.planner.choose import make_plan
+from tiercel.planner.gpu import GpuMachine, required
+from tiercel.planner.gpu import make_plan as make_gpu_plan
+from tiercel.planner.machine import Machine
+from tiercel.planner.plan import Plan
+from tiercel.planner.problem import Problem
 
 
 def test_sizes_are_multiples_of_eight():
@@ -15,10 +20,15 @@ def test_sizes_are_multiples_of_eight():
     assert (found[0], found[-1]) == (64, 4000)
 
 
-def test_a_map_of_a_made_up_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(map_picture, "plan_for", lambda problem: make_plan(problem, MACHINE))
-    grid = map_picture.plans([64, 700, 4096], [64, 1024, 3000, 6000], "float32", 4)
-    assert [len(row) for row in grid] == [4, 4, 4]
+@pytest.mark.parametrize("machine", [MACHINE, required("NVIDIA H200")])
+def test_a_map(tmp_path: Path, machine: Machine | GpuMachine):
+    def plan(M: int, n: int) -> Plan:
+        problem = Problem(M, n, n, threads=4)
+        if isinstance(machine, Machine):
+            return make_plan(problem, machine)
+        return make_gpu_plan(problem, machine)
+
+    grid = [[plan(M, n) for n in (64, 1024, 3000, 6000)] for M in (64, 700, 4096, 16384)]
     names = map_picture.algorithms(grid)
     assert names[0] == "vendor"
     assert len(names) > 2

@@ -1,7 +1,6 @@
 """``tiercel search`` from the command line."""
 
 import os
-import re
 import signal
 from pathlib import Path
 
@@ -58,16 +57,6 @@ def test_starts_from_a_name_of_the_catalogue():
     result = invoke("3", "3", "3", "--from-classical", "--start", "laderman", "--rounds", "5")
     assert result.exit_code == 0, result.output
     assert "--from-classical --start laderman --rounds 1: " in result.output
-
-
-def test_commands_that_provenances_replay_are_valid():
-    found = [schemes.get(x) for x in schemes.names() if x.startswith(("lean", "accurate-"))]
-    told = " ".join(scheme.provenance for scheme in found)
-    commands = re.findall(r"tiercel search ([^:;]* --rounds \d+): ", told)
-    assert commands
-    for command in commands:
-        context = main.commands["search"].make_context("search", command.split())  # type: ignore[attr-defined]
-        assert all(schemes.get(start) for start in context.params["starts"])
 
 
 @pytest.mark.parametrize(

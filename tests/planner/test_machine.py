@@ -9,6 +9,7 @@ import pytest
 
 from tests.planner.machines import BARE, MACHINE
 from tiercel import cache
+from tiercel.planner import machine as profiles
 from tiercel.planner.machine import Machine, cached
 
 
@@ -64,3 +65,27 @@ def test_reads_as_a_summary():
     text = str(MACHINE)
     assert text.startswith("Made-up CPU, 4 cores, avx2, L1 32 KiB, L2 512 KiB, L3 32768 KiB")
     assert "float32: peak 100 GFLOP/s a core, own kernel 97% of it, NumPy 90 on one core" in text
+
+
+def test_a_shipped_profile_makes_the_first_call_right(
+    empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+):
+    known = replace(MACHINE, kind="Made-up CPU, 4 cores")
+    monkeypatch.setattr(profiles, "all_shipped", lambda: (BARE, known))
+    facts = {"kind": "Made-up CPU, 4 cores", "dtype": "float64"}
+    found = cached("here", lambda: pytest.fail("measured"), **facts)
+    assert (found.fingerprint, list(found.rates)) == ("here", ["float64"])
+    assert cache.load("machine", "here") is None
+    own = replace(BARE, fingerprint="here")
+    assert cached("here", lambda: own, kind="another", dtype="float64") == own
+    assert cached("here", lambda: pytest.fail("measured"), **facts) == own, "measured here"
+
+
+@pytest.mark.parametrize("machine", profiles.all_shipped(), ids=lambda machine: machine.kind)
+def test_shipped_profiles_are_plausible(machine: Machine):
+    assert machine.kind.startswith(machine.name)
+    assert machine.rates.keys() == machine.tiles.keys() == {"float32", "float64"}
+    for rates in machine.rates.values():
+        assert 0.5 < rates.vendor / rates.peak < 1.05
+        assert 0.5 * machine.cores < rates.scaling <= machine.cores
+        assert 0.8 < rates.vendor_all_cores / rates.vendor / rates.scaling < 1.25

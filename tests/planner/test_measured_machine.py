@@ -1,29 +1,19 @@
 """The planner against times measured on a two-core AVX2 machine, with that machine's profile."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tiercel.bench.regret import regret
+from tiercel.bench.replan import replanned
 from tiercel.bench.tuned import read
-from tiercel.planner.choose import make_plan
-from tiercel.planner.problem import Problem
-from tiercel.planner.winners import Measured
 
 FILE = Path(__file__).parents[2] / "benchmarks" / "results" / "cpu-avx2-candidates.json"
 TUNED = read(FILE)
 
 
-def planned_now(m: Measured) -> Measured:
-    """The measurement with what the cost model of today would choose."""
-    problem = Problem(m.M, m.N, m.K, m.dtype, m.layout_a, m.layout_b,
-                      static_b=m.static_b, threads=m.threads)  # fmt: skip
-    return replace(m, planned=make_plan(problem, TUNED.profiles[0]).chosen.algorithm)
-
-
 def test_choices_are_nearly_as_fast_as_the_best_candidates():
-    figures = regret([planned_now(m) for m in TUNED.measured])
+    figures = regret(replanned(TUNED.measured, TUNED.profiles[0]))
     assert figures.count >= 40
     assert figures.mean <= 1.02
     assert figures.p95 <= 1.05

@@ -20,6 +20,8 @@ from tiercel.bench.case import Case
 from tiercel.bench.operands import Operands, empty_aligned, make_operands
 from tiercel.bench.optional import require
 from tiercel.bench.timing import Spread, interleave, plan_turn, spread, take_turn, warm_up
+from tiercel.planner.choose import make_plan
+from tiercel.planner.machine import Machine
 from tiercel.planner.plan import Candidate, Plan
 from tiercel.planner.problem import Problem
 from tiercel.planner.winners import Measured
@@ -36,9 +38,24 @@ STEADY, TRIES = 1.15, 3
 HOPELESS = 1.5
 
 
-def promising(plan: Plan) -> list[Candidate]:
-    """NumPy's product, the choice, and every allowed candidate that might turn out the fastest."""
-    limit = HOPELESS * min(c.seconds for c in plan.candidates if not c.rejected)
+def machine(dtype: str) -> Machine:
+    """The profile of this machine for a dtype."""
+    return runtime.machine((dtype,))
+
+
+def measure_machine(dtypes: tuple[str, ...]) -> Machine:
+    """The profile, measured now."""
+    return runtime.measure_again(dtypes)
+
+
+def predicted_plan(problem: Problem) -> Plan:
+    """What the cost model chooses here, whatever was measured before."""
+    return make_plan(problem, machine(problem.compute))
+
+
+def promising(plan: Plan, hopeless: float = HOPELESS) -> list[Candidate]:
+    """The vendor's product, the choice, and allowed candidates that might turn out the fastest."""
+    limit = hopeless * min(c.seconds for c in plan.candidates if not c.rejected)
     return [
         c
         for c in plan.candidates

@@ -50,7 +50,10 @@ def _part(size: int, divisor: int) -> int:
 
 
 def sample(count: int, divisor: int = 1, seed: int = 0) -> list[Case]:
-    """``count`` of `layer_cases`, drawn without repetition; the same seed, the same list."""
+    """``count`` of `layer_cases`, drawn without repetition; the same seed, the same list.
+
+    A smaller sample of the same seed is the beginning of a larger one.
+    """
     cases = layer_cases(divisor)
     chosen = np.random.default_rng(seed).permutation(len(cases))[:count]
-    return [cases[i] for i in sorted(chosen)]
+    return [cases[i] for i in chosen]

@@ -1,4 +1,4 @@
-"""The crossover map: which algorithm the planner chooses, by M and N·K, on this machine."""
+"""The crossover map: which algorithm the planner chooses, by M and N·K, on one machine."""
 
 from __future__ import annotations
 
@@ -11,42 +11,37 @@ import numpy as np
 
 from tiercel.bench.optional import require
 from tiercel.bench.picture import RC
+from tiercel.planner.gpu import GpuMachine
 from tiercel.planner.plan import Plan
-from tiercel.planner.problem import Problem
-from tiercel.runtime import plan_for
 
 #: Classical algorithms in grey and blue; schemes from light to dark as they multiply less.
 COLOURS = ("#c9d2dc", "#7fa8d1", "#f6c177", "#e5793f", "#c8102e", "#6b1d5e", "#2d4f3c", "#3b8f5a")
 
+TICKS = (64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 
-def sizes(least: int, most: int, steps: int) -> list[int]:
-    """Sizes in equal ratios, whole multiples of 8.
+
+def sizes(least: int, most: int, steps: int, multiple: int = 8) -> list[int]:
+    """Sizes in equal ratios, whole multiples of ``multiple``.
 
     >>> sizes(64, 1024, 5)
     [64, 128, 256, 512, 1024]
     """
-    return [8 * max(1, round(x / 8)) for x in np.geomspace(least, most, steps)]
-
-
-def plans(
-    rows: Sequence[int], squares: Sequence[int], dtype: str, threads: int, **options: Any
-) -> list[list[Plan]]:
-    """The plan of M × N × K for every M of ``rows`` and N = K of ``squares``; a list for each M."""
-    return [
-        [plan_for(Problem(M, n, n, dtype, threads=threads, **options)) for n in squares]
-        for M in rows
-    ]
+    spread = np.geomspace(least, most, steps)
+    return [multiple * max(1, round(x / multiple)) for x in spread]
 
 
 def write_map(grid: list[list[Plan]], path: Path) -> None:
-    """Draw a map of `plans` to ``path`` (png, svg or pdf by its ending)."""
+    """Draw a map to ``path`` (png, svg or pdf by its ending).
+
+    ``grid``: the plans of M × N × K, a list for each M with one for each N = K.
+    """
     matplotlib = require("matplotlib", "a picture")
     with matplotlib.rc_context({**RC, "axes.grid": False}):
         _draw(grid).savefig(path, dpi=110)
 
 
 def algorithms(grid: list[list[Plan]]) -> list[str]:
-    """The algorithms chosen anywhere, NumPy first, then from the most accurate on."""
+    """The algorithms chosen anywhere, the vendor's first, then from the most accurate on."""
     chosen = {p.chosen.algorithm: p.chosen.growth for row in grid for p in row}
     return sorted(chosen, key=lambda name: (name != "vendor", chosen[name]))
 
@@ -69,20 +64,31 @@ def _draw(grid: list[list[Plan]]) -> Any:
         loc="lower right",
     )
     mesh = gain.pcolormesh(areas, rows, gains, cmap="magma_r", shading="nearest", vmin=1.0)
-    figure.colorbar(mesh, ax=gain, label="predicted speed over NumPy")
+    figure.colorbar(mesh, ax=gain, label=f"predicted speed over {_vendor(grid)}")
     for axes in (which, gain):
         axes.set(xscale="log", yscale="log", xlabel="N·K (N = K)")
         axes.set_xticks([n * n for n in _ticks(areas)], [f"{n}²" for n in _ticks(areas)])
         axes.minorticks_off()
-    ticks = [M for M in (64, 128, 256, 512, 1024, 2048, 4096, 8192) if rows[0] <= M <= rows[-1]]
+    ticks = [M for M in TICKS if rows[0] <= M <= rows[-1]]
     which.set_yticks(ticks, [str(M) for M in ticks])
     which.set_ylabel("M")
-    p, machine = grid[0][0].problem, grid[0][0].machine
-    title = f"Chosen by the planner: {p.dtype}, {p.threads} of {machine.cores} cores"
-    figure.suptitle(f"{title}, {machine.name}", fontweight="bold", fontsize=11)
+    figure.suptitle(f"Chosen by the planner: {_place(grid)}", fontweight="bold", fontsize=11)
     return figure
+
+
+def _place(grid: list[list[Plan]]) -> str:
+    plan = grid[0][0]
+    p, machine = plan.problem, plan.machine
+    packed = ", B packed" if p.static_b else ""
+    if isinstance(machine, GpuMachine):
+        return f"{p.dtype}{packed}, {machine.name}"
+    return f"{p.dtype}{packed}, {p.threads} of {machine.cores} cores, {machine.name}"
+
+
+def _vendor(grid: list[list[Plan]]) -> str:
+    return "PyTorch" if isinstance(grid[0][0].machine, GpuMachine) else "NumPy"
 
 
 def _ticks(areas: Sequence[int]) -> list[int]:
     ends = isqrt(areas[0]), isqrt(areas[-1])
-    return [n for n in (64, 128, 256, 512, 1024, 2048, 4096, 8192) if ends[0] <= n <= ends[1]]
+    return [n for n in TICKS if ends[0] <= n <= ends[1]]

@@ -1,4 +1,4 @@
-"""How good the planner's choices are: its choice against the best candidate, and against NumPy."""
+"""How good the planner's choices are: against the best candidate, and against the vendor's."""
 
 from __future__ import annotations
 
@@ -13,16 +13,28 @@ from tiercel.planner.winners import Measured
 #: Choices that are not a scheme with fewer multiplications.
 CLASSICAL = ("vendor", "classical")
 
+#: What the figures of one list have in common.
+Kind = tuple[str, bool, int]
+
+
+def by_kind(measured: Sequence[Measured]) -> dict[Kind, list[Measured]]:
+    """Lists of one (dtype, static B, threads) each."""
+    found: dict[Kind, list[Measured]] = {}
+    for m in measured:
+        found.setdefault((m.dtype, m.static_b, m.threads), []).append(m)
+    return found
+
 
 @dataclass(frozen=True)
 class Regret:
     """Ratios of measured times over a list of products.
 
     ``mean``, ``p95``, ``worst``: time of the choice over that of the best candidate.
-    ``against_vendor``: the worst time of a choice over NumPy's. ``gain``: mean gain of the choices
-    over NumPy, over all products; ``scheme_gain``: over the ``schemes`` products for which a scheme
-    with fewer multiplications was chosen. ``tuned_gain``: of the best candidates, over all.
-    ``error``: median of |predicted / measured − 1| over all candidates.
+    ``against_vendor``: the worst time of a choice over the vendor's, which is NumPy's or torch's.
+    ``gain``: mean gain of the choices over it, over all products; ``scheme_gain``: over the
+    ``schemes`` products for which a scheme with fewer multiplications was chosen. ``tuned_gain``:
+    of the best candidates, over all. ``error``: median of |predicted / measured − 1| over all
+    candidates.
     """
 
     count: int
@@ -40,9 +52,9 @@ class Regret:
         return (
             f"{self.count} products: regret mean {self.mean:.3f}, 95th percentile {self.p95:.3f}, "
             f"worst {self.worst:.3f}\n"
-            f"against NumPy: {self.gain:+.1%} over all, {self.scheme_gain:+.1%} over the "
+            f"against the vendor's: {self.gain:+.1%} over all, {self.scheme_gain:+.1%} over the "
             f"{self.schemes} where a scheme was chosen, worst time {self.against_vendor:.3f} of "
-            f"NumPy's; the best candidates {self.tuned_gain:+.1%}\n"
+            f"its; the best candidates {self.tuned_gain:+.1%}\n"
             f"median error of a predicted time: {self.error:.1%}"
         )
 
@@ -73,7 +85,7 @@ def table(measured: Sequence[Measured]) -> Table:
     names = list(dict.fromkeys(name for m in measured for name in m.seconds))
     made = Table(box=None, padding=(0, 1), title_justify="left", title="measured ms; * planned")
     made.add_column("M×N×K", no_wrap=True)
-    for name in (*names, "regret", "× NumPy"):
+    for name in (*names, "regret", "× vendor"):
         made.add_column(name, justify="right")
     for m in sorted(measured, key=lambda m: m.flops):
         cells = [_cell(m, name) for name in names]

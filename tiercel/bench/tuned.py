@@ -12,25 +12,32 @@ from tiercel import runtime
 from tiercel.errors import TiercelValueError
 from tiercel.planner import machine as profiles
 from tiercel.planner import winners
+from tiercel.planner.gpu import GpuMachine
 from tiercel.planner.machine import Machine
 from tiercel.planner.winners import Measured
 
 FORMAT = 1
 
 
+Profile = Machine | GpuMachine
+
+
 @dataclass(frozen=True)
 class Tuned:
-    """Profiles of one machine, one per compute dtype, and the products measured on it."""
+    """Profiles of one machine, and the products measured on it.
 
-    profiles: tuple[Machine, ...]
+    A CPU has a profile per compute dtype, a GPU one, or one per dtype if it was measured.
+    """
+
+    profiles: tuple[Profile, ...]
     measured: tuple[Measured, ...] = ()
 
 
-def of_this_machine(dtypes: Sequence[str]) -> Tuned:
-    """What the cache holds; a missing profile is measured."""
-    found = tuple(runtime.machine((dtype,)) for dtype in dtypes)
-    known = [winners.known(profile.fingerprint) for profile in found]
-    return Tuned(found, tuple(m for entries in known for m in entries.values()))
+def of_machines(machines: Sequence[Profile]) -> Tuned:
+    """The given profiles, and what the cache holds of products measured on such machines."""
+    found = {profile.fingerprint: profile for profile in machines}
+    known = [winners.known(fingerprint) for fingerprint in found]
+    return Tuned(tuple(found.values()), tuple(m for entries in known for m in entries.values()))
 
 
 def write(tuned: Tuned, path: Path) -> None:
@@ -49,7 +56,7 @@ def read(path: Path) -> Tuned:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data.get("format") != FORMAT:
             raise ValueError(f"format {data.get('format')!r}, not {FORMAT}")
-        made = tuple(Machine.from_json(json.dumps(x)) for x in data["profiles"])
+        made = tuple(map(_profile, data["profiles"]))
         return Tuned(made, tuple(map(Measured.from_data, data["measured"])))
     except (ValueError, KeyError, TypeError, AttributeError) as reason:
         raise TiercelValueError(
@@ -61,26 +68,49 @@ def read(path: Path) -> Tuned:
 def adopt(tuned: Tuned) -> Tuned:
     """Store what was measured on a machine like this one; returns what was taken.
 
-    Raises ``TiercelValueError`` where nothing fits: a profile holds for a CPU model, instruction
-    set, number of cores, NumPy version and dtype.
+    Raises ``TiercelValueError`` where nothing fits: a CPU's profile holds for a model, instruction
+    set, number of cores, NumPy version and dtype, a GPU's for a name, its parts, and PyTorch.
     """
-    here = {dtype: runtime.fingerprint(dtype) for dtype in runtime.DTYPES}
-    fitting = tuple(x for x in tuned.profiles if x.fingerprint in here.values())
+    fitting = tuple(x for x in tuned.profiles if x.fingerprint == _fingerprint_here(x))
     if not fitting:
-        names = ", ".join(f"{x.name} ({x.cores} cores, {x.isa})" for x in tuned.profiles)
+        names = ", ".join(map(_described, tuned.profiles))
         raise TiercelValueError(
-            f"the file describes {names or 'no machine'}; this machine, or its NumPy or tiercel, "
-            "is another: run `tiercel tune` here"
+            f"the file describes {names or 'no machine'}; this machine, or its NumPy, PyTorch or "
+            "tiercel, is another: run `tiercel tune` here"
         )
     taken: list[Measured] = []
     for profile in fitting:
-        profiles.keep(profile)
-        compute = next(iter(profile.rates))
-        own = [m for m in tuned.measured if m.compute == compute]
+        if isinstance(profile, Machine):
+            profiles.keep(profile)
+            compute = next(iter(profile.rates))
+            own = [m for m in tuned.measured if m.compute == compute]
+        else:
+            own = [m for m in tuned.measured if m.dtype in profile.rates]
         winners.add(profile.fingerprint, own)
         taken += own
     runtime.forget()
     return Tuned(fitting, tuple(taken))
+
+
+def _fingerprint_here(profile: Profile) -> str:
+    """What a profile of this machine, for the same dtype, would be named; "" if there is none."""
+    if isinstance(profile, Machine):
+        return runtime.fingerprint(next(iter(profile.rates)))
+    from tiercel.frontends.torch.cuda_machine import here
+
+    found = here(next(iter(profile.rates)))
+    return "" if found is None else found.fingerprint
+
+
+def _profile(data: dict[str, Any]) -> Profile:
+    made = GpuMachine if "multiprocessors" in data else Machine
+    return made.from_json(json.dumps(data))
+
+
+def _described(profile: Profile) -> str:
+    if isinstance(profile, Machine):
+        return f"{profile.name} ({profile.cores} cores, {profile.isa})"
+    return f"{profile.name} ({profile.multiprocessors} multiprocessors)"
 
 
 def _short(value: Any) -> Any:

@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 LAYOUT = click.Choice(["row", "col"])
-DTYPE_NAMES = {"fp32": "float32", "fp64": "float64", "fp16": "float16", "bf16": "bfloat16"}
 
 
 @click.command()
@@ -53,6 +52,7 @@ def explain(
     """Show what would run for an M×K by K×N product, and what would not, and why."""
     import tiercel
     from tiercel.planner.describe import listing, table
+    from tiercel.planner.problem import SHORT_NAMES
 
     if layout is not None:
         layout_a, _, layout_b = layout.partition(",")
@@ -64,7 +64,7 @@ def explain(
         m,
         n,
         k,
-        dtype=DTYPE_NAMES.get(dtype.lower(), dtype),
+        dtype=SHORT_NAMES.get(dtype.lower(), dtype),
         layout_a=layout_a,
         layout_b=layout_b,
         static_b=static == "b",
@@ -79,11 +79,22 @@ def explain(
 
 
 def _measured(plan: Any, seconds: float) -> dict[str, float]:
-    """Times of all candidates that have a kernel, those that the budgets forbid included."""
-    from tiercel.bench import candidates
+    """Times of the candidates that run: on a CPU also of those that the budgets forbid.
 
-    runnable = [c for c in plan.candidates if c.recipe is not None or c.algorithm == "vendor"]
-    return candidates.measure(plan, runnable, seconds=seconds)
+    Raises ``TiercelRuntimeError`` for a GPU that is not here.
+    """
+    from tiercel.planner.gpu import GpuPlan
+
+    if not isinstance(plan, GpuPlan):
+        from tiercel.bench import candidates
+
+        runnable = [c for c in plan.candidates if c.recipe is not None or c.algorithm == "vendor"]
+        return candidates.measure(plan, runnable, seconds=seconds)
+    from tiercel.bench import gpu_candidates
+
+    gpu_candidates.require_device(plan.machine.name)
+    allowed = [c for c in plan.candidates if not c.rejected]
+    return gpu_candidates.measure(plan, allowed, seconds=seconds)
 
 
 def _data(plan: Any, times: dict[str, float], program: str) -> dict[str, Any]:

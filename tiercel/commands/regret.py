@@ -8,19 +8,24 @@ import click
 from rich.console import Console
 
 from tiercel.bench import tuned
+from tiercel.bench.regret import Kind, by_kind, table
 from tiercel.bench.regret import regret as figures
-from tiercel.bench.regret import table
+from tiercel.bench.replan import replanned
+from tiercel.bench.tuned import Profile, Tuned
 from tiercel.errors import TiercelValueError
+from tiercel.planner.machine import Machine
+from tiercel.planner.winners import Measured
 
 
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--replan", is_flag=True, help="Judge what would be chosen today.")
 @click.option(
     "--plot",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Draw predicted against measured times to this file (png, svg or pdf).",
 )
-def regret(file: Path, plot: Path | None) -> None:
+def regret(file: Path, replan: bool, plot: Path | None) -> None:
     """Judge the planner by the measured products in FILE, an export of tiercel tune --shapes."""
     read = tuned.read(file)
     if not read.measured:
@@ -28,12 +33,43 @@ def regret(file: Path, plot: Path | None) -> None:
             f"{file} holds no measured product; run tiercel tune --shapes … --export {file}"
         )
     console = Console()
-    console.print(table(read.measured))
-    console.print(str(figures(read.measured)), highlight=False)
+    measured = _today(read) if replan else list(read.measured)
+    for kind, products in by_kind(measured).items():
+        console.print(_named(kind, read.profiles[0]), style="bold")
+        console.print(table(products))
+        console.print(str(figures(products)), highlight=False)
+    if replan and len(measured) < len(read.measured):
+        left = len(read.measured) - len(measured)
+        console.print(f"{left} products are left out: their choice of today was not measured")
     if plot is not None:
         from tiercel.bench.prediction_picture import write_prediction_picture
 
-        machine = read.profiles[0]
-        title = f"Predicted against measured: {machine.name}, {machine.cores} cores"
-        write_prediction_picture(read.measured, title, plot)
+        title = f"Predicted against measured: {_place(read.profiles[0])}"
+        write_prediction_picture(measured, title, plot)
         console.print(f"picture: {plot}")
+
+
+def _today(read: Tuned) -> list[Measured]:
+    """All measured products as they are planned now, each by its machine's profile."""
+    found: list[Measured] = []
+    for profile in read.profiles:
+        if isinstance(profile, Machine):
+            own = [m for m in read.measured if m.compute in profile.rates]
+        else:
+            own = [m for m in read.measured if m.dtype in profile.rates]
+        found += replanned(own, profile)
+    return found
+
+
+def _named(kind: Kind, profile: Profile) -> str:
+    dtype, static_b, threads = kind
+    marks = [dtype, "B packed"] if static_b else [dtype]
+    if isinstance(profile, Machine):
+        marks.append(f"{threads} thread{'s' if threads > 1 else ''}")
+    return f"{profile.name}: {', '.join(marks)}"
+
+
+def _place(profile: Profile) -> str:
+    return (
+        f"{profile.name}, {profile.cores} cores" if isinstance(profile, Machine) else profile.name
+    )

@@ -6,6 +6,8 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from importlib.resources import files
 
 from tiercel import cache as disk
 from tiercel.lower.blocking import Tile
@@ -47,7 +49,7 @@ class Machine:
     """A CPU as the planner sees it. ``tiles``: the micro-kernel's shape by compute dtype.
 
     ``expires``: Unix time from which it is measured again, because other programs were running;
-    None for a profile that stays.
+    None for a profile that stays. ``kind``: machines for which a shipped profile holds.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Machine:
     fingerprint: str
     measured: bool
     expires: float | None = None
+    kind: str = ""
     notes: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -92,8 +95,14 @@ class Machine:
         return cls(**data)
 
 
-def cached(fingerprint: str, measure: Callable[[], Machine]) -> Machine:
-    """The profile stored for ``fingerprint``, or a fresh one, which is stored."""
+def cached(
+    fingerprint: str, measure: Callable[[], Machine], *, kind: str = "", dtype: str = ""
+) -> Machine:
+    """The profile stored for ``fingerprint``, or the one shipped for ``kind`` and ``dtype``.
+
+    Where there is neither it is measured, and stored. A shipped one is not stored: a later version
+    may know better.
+    """
     stored = disk.load("machine", fingerprint)
     if stored is not None:
         try:
@@ -102,9 +111,36 @@ def cached(fingerprint: str, measure: Callable[[], Machine]) -> Machine:
                 return machine
         except (ValueError, KeyError, TypeError):  # written by another version
             pass
+    known = shipped(kind, dtype)
+    if known is not None:
+        return replace(known, fingerprint=fingerprint)
     machine = measure()
     keep(machine)
     return machine
+
+
+def shipped(kind: str, dtype: str) -> Machine | None:
+    """The profile of one compute dtype that comes with the package; None for unknown machines.
+
+    >>> shipped("abacus", "float32") is None
+    True
+    """
+    for machine in all_shipped():
+        if machine.kind == kind and dtype in machine.rates:
+            return replace(
+                machine,
+                tiles={dtype: machine.tiles[dtype]},
+                rates={dtype: machine.rates[dtype]},
+            )
+    return None
+
+
+@lru_cache(maxsize=1)
+def all_shipped() -> tuple[Machine, ...]:
+    """Every profile that comes with the package, each with all its compute dtypes."""
+    folder = files("tiercel.planner").joinpath("profiles")
+    found = sorted((f for f in folder.iterdir() if f.name.endswith(".json")), key=lambda f: f.name)
+    return tuple(Machine.from_json(file.read_text(encoding="utf-8")) for file in found)
 
 
 def keep(machine: Machine) -> None:

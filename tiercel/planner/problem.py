@@ -16,6 +16,9 @@ DTYPES = {
     "bfloat16": ("float32", "bfloat16", 2, False),
 }
 
+#: What people write for a dtype.
+SHORT_NAMES = {"fp32": "float32", "fp64": "float64", "fp16": "float16", "bf16": "bfloat16"}
+
 
 @dataclass(frozen=True)
 class Problem:

@@ -104,9 +104,12 @@ def key_of(product: Problem | Measured) -> str:
 
 
 def applied(plan: Plan) -> Plan:
-    """The plan with the fastest allowed candidate of those that were measured here."""
+    """The plan with the fastest allowed candidate of those that were measured here.
+
+    A scheme that the caller named stays; one that came with a packed operand need not.
+    """
     problem = plan.problem
-    if problem.scheme is not None:
+    if problem.scheme is not None and problem.must_use:
         return plan
     found = _stored(plan.machine.fingerprint).get(key_of(problem))
     if found is None:

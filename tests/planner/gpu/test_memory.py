@@ -1,5 +1,7 @@
 """The planner's formulas for workspace against what the targets really take."""
 
+from dataclasses import replace
+
 import pytest
 
 from tiercel.lower.accumulator import Cost, accumulate
@@ -38,11 +40,14 @@ def test_portable_bytes_are_those_of_the_recipe(M: int, N: int, K: int, name: st
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_fused_bytes_count_the_planes_that_the_kernel_reads(dtype: str):
     scheme = get("winograd")
-    lowered = fused.lower(accumulate(scheme, cost=Cost(registers=1)), dtype, inside=True)
+    lowered = fused.lower(accumulate(scheme, cost=Cost(registers=1)), dtype)
     problem = Problem(8192, 4096, 2048, dtype)
-    planes = 2 * sum(p.written for p in lowered.a_planes) * 4096 * 1024
+    left = 2 * sum(p.written for p in lowered.a_planes) * 4096 * 1024
+    right = 2 * sum(p.written for p in lowered.b_planes) * 1024 * 2048
     saved = 2 * 132 * lowered.program.scratch_slots * 128 * 256
-    assert memory.fused_bytes(problem, scheme, 132) == planes + saved
+    assert memory.fused_bytes(problem, scheme, 132) == left + right + saved
+    packed = replace(problem, static_b=True)
+    assert memory.fused_bytes(packed, scheme, 132) == left + saved
 
 
 def test_the_callers_cap_counts_and_otherwise_the_operands_and_the_gpu():

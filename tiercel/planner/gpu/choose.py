@@ -24,6 +24,9 @@ from tiercel.schemes import get
 MARGIN = {"float16": 1.03, "bfloat16": 1.03}
 USUAL_MARGIN = 1.02
 
+#: Most that a call that nothing precedes may take over the vendor's, where a stream of calls gains.
+MOST_LOSS = 1.02
+
 #: Shortest part of K that a scheme sums over: the guard judges scales over 128 elements.
 SHORTEST_SEGMENT = 128
 
@@ -74,12 +77,13 @@ def _best(
     problem: Problem, machine: GpuMachine, vendor: GpuCandidate, own: list[GpuCandidate]
 ) -> GpuCandidate:
     def alone(candidate: GpuCandidate) -> float:
-        """Seconds of an isolated call."""
-        waits = candidate.variant.kind in ("plain", "fused")
+        """Seconds of an isolated call; a packed weight is a model's, whose calls are a stream."""
+        waits = candidate.variant.kind in ("plain", "fused") and not problem.static_b
         return candidate.seconds + (machine.prepare * 1e-6 if waits else 0.0)
 
-    best = min((c for c in own if not c.rejected), key=alone, default=vendor)
-    return best if alone(best) * _margin(problem) < vendor.seconds else vendor
+    harmless = [c for c in own if not c.rejected and alone(c) <= MOST_LOSS * vendor.seconds]
+    best = min(harmless, key=lambda c: c.seconds, default=vendor)
+    return best if best.seconds * _margin(problem) < vendor.seconds else vendor
 
 
 def _named(problem: Problem, machine: GpuMachine, own: list[GpuCandidate]) -> GpuCandidate:

@@ -8,11 +8,14 @@
 
 F: operations. rate: the vendor's for a square of as many operations, since power sets the clock.
 used: share of the GPU that the tiles keep busy (``tiles.py``), over that of the measured squares.
+K counts ``ramp`` more for a tile's start and end.
 A level around others repeats everything, and reads a block of C again each time but the first.
 guard: one pass over an operand, where its statistics do not come along with the sums.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from tiercel.planner.gpu.machine import FusedRates, GpuMachine, GpuRates
 from tiercel.planner.gpu.memory import BYTES, FUSED_CLUSTER, FUSED_TILE, plane_sizes
@@ -35,7 +38,7 @@ def plain_seconds(problem: Problem, machine: GpuMachine) -> float:
 
 
 def fused_seconds(problem: Problem, machine: GpuMachine, variant: Variant) -> float:
-    """A scheme of one level inside the own kernel, B packed."""
+    """A scheme of one level inside the own kernel."""
     scheme, rates = variant.scheme, machine.fused
     assert scheme is not None, "fused variants have a scheme"
     assert isinstance(rates, FusedRates), "the machine has the kernel"
@@ -45,8 +48,12 @@ def fused_seconds(problem: Problem, machine: GpuMachine, variant: Variant) -> fl
     busy = share(M // scheme.m, N // scheme.n, 1, clusters, down * FUSED_CLUSTER, across)
     part = scheme.rank / (scheme.m * scheme.k * scheme.n)
     multiply = part * problem.flops / (_rate(problem, machine) * rates.multiply * busy)
-    move = (rates.left * M * K + rates.out * M * N) * 1e-12
-    guard = M * K * problem.itemsize / machine.check / 1e9
+    combined = M * K + (0 if problem.static_b else K * N)
+    move = (rates.left * combined + rates.out * M * N) * 1e-12
+    # Along contiguous rows of K the guard's statistics come along with the planes.
+    guarded = M * K * (problem.layout_a != "row")
+    guarded += K * N * (problem.layout_b != "col" and not problem.static_b)
+    guard = guarded * problem.itemsize / machine.check / 1e9
     passes = epilogue_seconds(problem, machine)
     if problem.bias:  # added by a pass of its own
         passes += 2 * M * N * problem.itemsize / machine.copy / 1e9
@@ -72,9 +79,9 @@ def portable_seconds(problem: Problem, machine: GpuMachine, variant: Variant) ->
         guarded = item * (M * K + (0 if problem.static_b else K * N))
 
     side = (h * w * d) ** (1 / 3)
-    busy = used(h, w, count, machine.multiprocessors, plane == 2)
+    busy = used(h, w, count, machine.multiprocessors, problem.dtype)
     rate = _rate(problem, machine) * rates.batched * side / (side + rates.half) * busy
-    multiply = steps * count * 2 * h * w * d / rate
+    multiply = steps * count * 2 * h * w * (d + rates.ramp) / rate
 
     launches = steps * (3 if problem.static_b else 4) + FIXED_LAUNCHES + (2 if guarded else 0)
     device = (
@@ -95,18 +102,23 @@ def epilogue_seconds(problem: Problem, machine: GpuMachine) -> float:
 
 def _classical(problem: Problem, machine: GpuMachine, ratio: float) -> float:
     M, N = problem.M, problem.N
-    busy = used(M, N, 1, machine.multiprocessors, problem.itemsize == 2)
-    multiply = problem.flops / (_rate(problem, machine) * ratio * busy)
+    busy = used(M, N, 1, machine.multiprocessors, problem.dtype)
+    flops = problem.flops * (1 + _rates(problem, machine).ramp / problem.K)
+    multiply = flops / (_rate(problem, machine) * ratio * busy)
     moved = problem.operand_bytes + problem.itemsize * M * N
     return max(multiply, moved / machine.copy / 1e9) + machine.launch * 1e-6
 
 
 def _rate(problem: Problem, machine: GpuMachine) -> float:
-    """Operations per second of the vendor if all multiprocessors were busy to the end."""
+    """Operations per second of the vendor if all multiprocessors were busy from start to end."""
     side = (problem.M * problem.N * problem.K) ** (1 / 3)
-    square = round(min(max(side, 1024), 16384))
-    whole = used(square, square, 1, machine.multiprocessors, problem.itemsize == 2)
-    return _rates(problem, machine).at(side) * 1e12 / whole
+    rates = _rates(problem, machine)
+
+    def full(n: int, rate: float) -> float:
+        return rate * (1 + rates.ramp / n) / used(n, n, 1, machine.multiprocessors, problem.dtype)
+
+    curve = tuple((n, full(n, rate)) for n, rate in rates.vendor)
+    return replace(rates, vendor=curve).at(side) * 1e12
 
 
 def _rates(problem: Problem, machine: GpuMachine) -> GpuRates:

@@ -20,13 +20,15 @@ class GpuRates:
     ``peak``: GFLOP/s of the data sheet. ``vendor``: (side, TFLOP/s) of the vendor's library on
     squares, in steady operation, where power sets the clock. ``batched``: rate of its batched
     routine on large planes over that of one product of as many operations; ``half``: side of a
-    plane at which the batched routine reaches half of that.
+    plane at which the batched routine reaches half of that; ``ramp``: elements of K that take as
+    long as a tile's start and end.
     """
 
     peak: float
     vendor: tuple[tuple[int, float], ...]
     batched: float = 1.0
     half: float = 0.0
+    ramp: float = 0.0
 
     def at(self, side: float) -> float:
         """TFLOP/s of a square; between two measured ones along the logarithm of the side.
@@ -63,7 +65,7 @@ class GpuMachine:
     microseconds between two kernels of a stream; ``host``: microseconds of Python for each launch
     of a generated Triton kernel, which hide behind the device's work where that is longer.
     ``lead``: microseconds that the device waits for the first of them; ``prepare``: that it waits
-    for an own 16-bit kernel in an isolated call, which the planner wants to win as well.
+    for an own 16-bit kernel in an isolated call, which the planner does not want to lose.
     ``plain``: rate of the own classical 16-bit kernel over the vendor's; None: there is none.
     ``memory``: bytes. ``measured``: on this machine, not shipped.
     """

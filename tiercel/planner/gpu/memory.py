@@ -72,21 +72,23 @@ FUSED_TILE, FUSED_CLUSTER = (128, 256), 2
 
 
 def fused_bytes(problem: Problem, scheme: Scheme, multiprocessors: int) -> int:
-    """Bytes for A's float16 planes and for the partial sums that each thread block saves.
+    """Bytes for float16 planes and for the partial sums that each thread block saves.
 
-    A plain block that meets a sum of B is a plane as well, unless operands are float16 themselves.
+    A plain block that meets a sum of the other operand is a plane as well, unless operands are
+    float16 themselves. Planes of a packed B are counted where it was packed.
     """
     program = accumulate(scheme, cost=Cost(registers=1))
+    pairs = {(step.a, step.b) for step in program.steps if isinstance(step, Multiply)}
+    of_a, of_b = program.a_planes, program.b_planes
+    combined = [(a, b) for a, b in pairs if not (of_a[a].plain and of_b[b].plain)]
     copied = problem.dtype != "float16"
-    written = {
-        step.a
-        for step in program.steps
-        if isinstance(step, Multiply)
-        and not (program.a_planes[step.a].plain and (not copied or program.b_planes[step.b].plain))
-    }
-    planes = len(written) * (problem.M // scheme.m) * (problem.K // scheme.k)
+    left = {a for a, _ in combined if copied or not of_a[a].plain}
+    right = {b for _, b in combined if copied or not of_b[b].plain}
+    elements = len(left) * (problem.M // scheme.m) * (problem.K // scheme.k)
+    if not problem.static_b:
+        elements += len(right) * (problem.K // scheme.k) * (problem.N // scheme.n)
     down, across = FUSED_TILE
     tiles = ceil_div(problem.M // scheme.m, FUSED_CLUSTER * down)
     tiles *= ceil_div(problem.N // scheme.n, across)
     blocks = min(multiprocessors // FUSED_CLUSTER, tiles) * FUSED_CLUSTER
-    return 2 * (planes + blocks * program.scratch_slots * down * across)
+    return 2 * (elements + blocks * program.scratch_slots * down * across)

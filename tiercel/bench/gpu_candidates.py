@@ -1,0 +1,196 @@
+"""Measures the candidates of a plan on a GPU, in turns, as a stream of products takes them.
+
+A turn is a CUDA graph of some calls: Python's time for the launches is left out, the time between
+launches is not. Operands are windows of one buffer of normal numbers, enough of them in turn to
+exceed the L2 cache.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from itertools import cycle, islice
+from typing import NamedTuple
+
+import torch
+
+from tiercel.bench.case import Case
+from tiercel.bench.timing import interleave, spread
+from tiercel.errors import TiercelError, TiercelRuntimeError
+from tiercel.frontends.torch import cuda, cuda_run
+from tiercel.frontends.torch.cuda_machine import machine_for
+from tiercel.frontends.torch.engine import Request
+from tiercel.options import Options
+from tiercel.planner.gpu import GpuCandidate, GpuMachine, GpuPlan, make_plan
+from tiercel.planner.problem import Problem
+
+Call = Callable[[], object]
+
+#: Seconds that the calls of one turn are predicted to take, and most of them.
+TURN, MOST_CALLS = 0.01, 64
+
+#: As in ``candidates.py``: predictions for a GPU are closer.
+HOPELESS = 1.25
+
+#: Calls as long as this need no uncounted turn for the clock to settle, and no second call to warm
+#: up: seconds.
+SETTLED = 0.01
+
+#: Most operand sets of one product; together they are twice the L2 cache unless that takes more.
+MOST_SETS = 8
+
+#: Windows begin at multiples of so many elements: 128 bytes at least, in 16 bits.
+ALIGN = 64
+
+#: Normal numbers made at once, of which operands are windows: 1.6 GiB in float32.
+NUMBERS = 400 << 20
+
+log = logging.getLogger("tiercel")
+
+
+class Operands(NamedTuple):
+    """A (M, K) and B (K, N) of one call, and where C goes."""
+
+    a: torch.Tensor
+    b: torch.Tensor
+    out: torch.Tensor
+
+
+def require_device(name: str | None = None) -> None:
+    """Raises ``TiercelRuntimeError`` on a machine without a CUDA device (of that name)."""
+    here = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    if here is None or name not in (None, here):
+        raise TiercelRuntimeError(
+            f"products can be measured on the GPU that is here: {here or 'none'}, not "
+            f"{name or 'any'}; `tiercel explain --device NAME` without --measure predicts"
+        )
+
+
+def machine(dtype: str) -> GpuMachine:
+    """The profile of this machine's GPU for a dtype: shipped, measured before or measured now."""
+    return machine_for(torch.cuda.current_device(), getattr(torch, dtype))
+
+
+def measure_machine(dtypes: Sequence[str]) -> GpuMachine:
+    """What is known of this GPU; a shipped profile is not measured again."""
+    known = [machine(dtype) for dtype in dtypes]
+    rates = {dtype: x for m in known for dtype, x in m.rates.items() if dtype in dtypes}
+    return replace(known[0], rates=rates)
+
+
+def predicted_plan(problem: Problem) -> GpuPlan:
+    """What the cost model chooses here, whatever was measured before."""
+    return make_plan(problem, machine(problem.dtype))
+
+
+def problem_of(case: Case) -> Problem:
+    """What the planner is asked about a benchmark case."""
+    return Problem(
+        case.m, case.n, case.k, case.dtype, case.layout_a, case.layout_b, static_b=case.static_b
+    )
+
+
+def measure(
+    plan: GpuPlan, candidates: Collection[GpuCandidate], *, seconds: float, seed: int = 0
+) -> dict[str, float]:
+    """Median seconds by algorithm, over at least three rounds and about ``seconds`` of them.
+
+    B is packed before where the problem says that it is static. What does not run is left out, and
+    logged as a warning.
+    """
+    operands = _operands(plan.problem, seed)
+    players, kept = {}, []
+    for candidate in candidates:
+        try:
+            calls = [_call(plan, candidate, x) for x in operands]
+            players[candidate.algorithm] = _player(calls, candidate.seconds)
+            kept.append(calls)  # a graph does not keep the memory of what it replays
+        except (TiercelError, torch.OutOfMemoryError) as reason:
+            log.warning("not measured: %s of %s: %s", candidate.algorithm, plan.problem, reason)
+    if plan.chosen.seconds < SETTLED:
+        for player in players.values():
+            player()
+    deadline = time.monotonic() + seconds
+    times = interleave(players, deadline=deadline, order=random.Random(seed), max_rounds=200)
+    players.clear()
+    kept.clear()
+    torch.cuda.empty_cache()  # what the graphs have held
+    return {name: spread(values).median for name, values in times.items()}
+
+
+def _operands(problem: Problem, seed: int) -> list[Operands]:
+    p = problem
+    dtype, size = getattr(torch, p.dtype), max(p.M * p.K, p.K * p.N)
+    cache_bytes = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
+    sets = min(MOST_SETS, -(-2 * cache_bytes // p.operand_bytes))
+    source, numbers = random.Random(seed), _normal(dtype, size)
+    out = torch.empty(p.M, p.N, dtype=dtype, device="cuda")
+    return [
+        Operands(
+            _window(numbers, source, p.M, p.K, p.layout_a),
+            _window(numbers, source, p.K, p.N, p.layout_b),
+            out,
+        )
+        for _ in range(sets)
+    ]
+
+
+_buffer: dict[torch.dtype, torch.Tensor] = {}
+
+
+def _normal(dtype: torch.dtype, size: int) -> torch.Tensor:
+    """At least ``size`` normal numbers, made once for all products of a dtype."""
+    found = _buffer.get(dtype)
+    if found is None or len(found) < 2 * size:
+        _buffer.clear()
+        found = torch.empty(max(NUMBERS, 2 * size), dtype=dtype, device="cuda").normal_()
+        _buffer[dtype] = found
+    return found
+
+
+def _window(
+    numbers: torch.Tensor, source: random.Random, rows: int, cols: int, layout: str
+) -> torch.Tensor:
+    start = ALIGN * source.randrange((len(numbers) - rows * cols) // ALIGN)
+    window = numbers[start : start + rows * cols]
+    return window.view(rows, cols) if layout == "row" else window.view(cols, rows).t()
+
+
+def _call(plan: GpuPlan, candidate: GpuCandidate, x: Operands) -> Call:
+    if candidate.algorithm == "vendor":
+        return lambda: torch.mm(x.a, x.b, out=x.out)
+    # A named scheme does not give way to torch's product.
+    options, packed = Options(scheme=candidate.algorithm), None
+    if plan.problem.static_b and candidate.variant.scheme is not None:
+        packed = cuda.pack(x.b.t(), options)
+        if packed.panels is None:
+            raise TiercelRuntimeError("B has no packed form")
+    own, request = replace(plan, chosen=candidate), Request(x.a, x.b, None, options, packed)
+    return lambda: cuda_run.run(own, request, x.out)
+
+
+def _player(calls: Sequence[Call], predicted: float) -> Callable[[], float]:
+    """Plays a turn of the calls, one after the other; returns seconds per call."""
+    for call in calls:  # the first time compiles, the second finds what it needs
+        call()
+        if predicted < SETTLED:
+            call()
+    count = min(MOST_CALLS, max(1, round(TURN / predicted)))
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for call in islice(cycle(calls), count):
+            call()
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+
+    def play() -> float:
+        start.record()
+        graph.replay()
+        stop.record()
+        stop.synchronize()
+        return start.elapsed_time(stop) / 1e3 / count
+
+    return play

@@ -86,7 +86,7 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Tokens (batch, tokens) -> logits (batch, tokens, vocabulary)."""
+    """Tokens (batch, tokens) -> logits (batch, tokens or 1, vocabulary)."""
 
     def __init__(self, s: Sizes) -> None:
         super().__init__()
@@ -96,12 +96,13 @@ class Decoder(nn.Module):
         self.head = nn.Linear(s.hidden, s.vocabulary, bias=False)
         self.width = s.hidden // s.heads
 
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+    def forward(self, tokens: torch.Tensor, last_only: bool = False) -> torch.Tensor:
+        """``last_only``: logits of the last token, as a prefill needs them."""
         x = self.embedding(tokens)
         cos, sin = rotations(tokens.shape[1], self.width, x)
         for block in self.blocks:
             x = block(x, cos, sin)
-        return self.head(self.norm(x))
+        return self.head(self.norm(x[:, -1:] if last_only else x))
 
 
 def rotations(tokens: int, width: int, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

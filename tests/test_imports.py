@@ -27,8 +27,10 @@ MAY_IMPORT = {
     "runtime": {"calibration", "counters", *BELOW_API},  # wires planner and targets
     "epilogues": {"lower"},  # what users write epilogues with
     "options": BELOW_API,  # the vocabulary of api.py
+    "terms": {"lower", *SERVICES},  # alpha, beta, c and operands of a call
     "frontends": {"counters", "options", "runtime", "shortcut", *BELOW_API},
-    "api": {"frontends", "options", "runtime", "shortcut", *BELOW_API},  # dispatches on array types
+    # Dispatches on array types.
+    "api": {"frontends", "options", "runtime", "shortcut", "terms", *BELOW_API},
     "__init__": {"api", "counters", "epilogues", "options", "runtime", "frontends", *BELOW_API},
     "bench": {"__init__", "api", "options", "runtime", "frontends", *BELOW_API},
     "commands": {"__init__", "bench", "runtime", "planner", "schemes", *SERVICES},  # subcommands

@@ -11,7 +11,17 @@ threads started, by the first product that is large enough to gain.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tiercel.api import linear, matmul, numpy_matmul, pack, patch, plan, unpatch
+from tiercel.api import (
+    grouped_matmul,
+    linear,
+    matmul,
+    numpy_matmul,
+    pack,
+    patch,
+    plan,
+    scaled_matmul,
+    unpatch,
+)
 from tiercel.errors import (
     TiercelError,
     TiercelRuntimeError,
@@ -48,6 +58,7 @@ __all__ = [
     "cache_dir",
     "epilogue",
     "epilogues",
+    "grouped_matmul",
     "last_plan",
     "linear",
     "machine",
@@ -57,6 +68,7 @@ __all__ = [
     "patch",
     "plan",
     "release_workspace",
+    "scaled_matmul",
     "schemes",
     "stats",
     "unpatch",

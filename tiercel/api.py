@@ -18,6 +18,7 @@ from tiercel.errors import (
 )
 from tiercel.options import DEFAULT, Options, checked_options
 from tiercel.shortcut import is_numpys
+from tiercel.terms import as_given, surrounded
 
 
 def _numpy_frontend() -> Any:
@@ -51,14 +52,19 @@ def matmul(
     *,
     epilogue: Any = None,
     bias: Any = None,
+    c: Any = None,
+    alpha: complex | None = None,
+    beta: complex | None = None,
     accuracy: str | float | None = None,
     workspace: int | str | None = None,
     scheme: Any = None,
     threads: int | None = None,
     batch_invariant: bool = False,
     verify: bool = False,
+    target: str | None = None,
+    **operands: Any,
 ) -> Any:
-    """Matrix product ``epilogue(a @ b + bias)``, with the semantics of ``np.matmul``.
+    """Matrix product ``epilogue(alpha · a @ b + beta · c + bias)``, as ``np.matmul`` defines it.
 
     a (..., M, K) and b (..., K, N) give (..., M, N): batch axes broadcast, a 1-D operand is a
     row (a) or a column (b) whose axis is dropped from the result. Every dtype, stride and array
@@ -79,10 +85,16 @@ def matmul(
         must have the result's dtype, and no argument may require grad.
     epilogue
         "relu", "gelu", "gelu_tanh" or "silu": applied to every element before it is rounded
-        to the result's dtype. Real floating dtypes only. Or an epilogue traced by `epilogue`, with
-        ``given`` operands if it has any; its outputs are then the result.
+        to the result's dtype. Real floating dtypes only. Or an epilogue traced by `epilogue`; its
+        output, or a dictionary of its outputs, is then the result.
     bias
         Vector (N,), added to every row before the epilogue.
+    c, alpha, beta
+        c broadcasts to the product and is not read where beta is 0. alpha is 1 by default, beta 1
+        with c. Real products take real numbers.
+    operands
+        Operands of the traced epilogue, by name. ``bias``, ``c``, ``alpha`` and ``beta`` are
+        operands, too, where the epilogue has such parameters.
     accuracy
         "classical" (no fast scheme), "standard" (default), "fast", or a bound >= 1 on the
         predicted growth of the error over the classical product in the same dtype.
@@ -99,10 +111,14 @@ def matmul(
         many, on one machine. Runs the own classical kernel with one order of summation, whatever is
         fastest.
     verify
-        Arrays only: probe every product that tiercel computed, with a random vector (Freivalds;
-        under 3 % of 4096³). One whose errors exceed ``accuracy`` is computed again with one level
-        less, finally by NumPy; later calls of the same kind begin there. Epilogues are then
-        applied after the product, and 16-bit operands multiplied in float32.
+        Probe every product that tiercel computed, with a random vector (Freivalds; under 3 % of
+        4096³). One whose errors exceed ``accuracy`` is computed again with one level less, finally
+        by NumPy; later calls of the same kind begin there. Epilogues are then applied after the
+        product, and 16-bit operands of a CPU multiplied in float32. On a GPU nothing is waited
+        for: the classical product replaces, on the device, what failed.
+    target
+        "hopper": the own kernels for H100 and H200 multiply, however small the product is; raises
+        where they cannot. bfloat16, float16, float8 and, if torch allows TF32, float32.
 
     Raises
     ------
@@ -121,7 +137,8 @@ def matmul(
     plain = (
         epilogue is None and bias is None and accuracy is None
         and workspace is None and scheme is None and threads is None
-        and not batch_invariant and not verify
+        and not batch_invariant and not verify and target is None
+        and c is None and alpha is None and beta is None and not operands
     )  # fmt: skip
     if (
         plain and type(a) is _ndarray and type(b) is _ndarray
@@ -133,13 +150,25 @@ def matmul(
         except (TypeError, ValueError):
             pass  # The long way finds the same fault and explains it.
     try:
+        after = None
+        if not plain and not (
+            c is None and alpha is None and beta is None and not operands
+            and (epilogue is None or isinstance(epilogue, str))
+        ):  # fmt: skip
+            epilogue, bias, after = surrounded(
+                epilogue, bias, c, alpha, beta, operands,
+                lambda: _frontend(type(a), type(b)).has_epilogues(a, b),
+            )  # fmt: skip
         options = (
             DEFAULT
             if plain
             else checked_options(
-                epilogue, accuracy, workspace, scheme, threads, batch_invariant, verify
+                epilogue, accuracy, workspace, scheme, threads, batch_invariant, verify, target
             )
         )
+        if after is not None:
+            product = _frontend(type(a), type(b), options=options).matmul(a, b, None, None, options)
+            return after(product, out)
         if (
             epilogue is None and bias is None and type(a) is _ndarray and type(b) is _ndarray
             and is_numpys(a, b, options) and (out is None or type(out) is _ndarray)
@@ -166,12 +195,13 @@ def linear(
     threads: int | None = None,
     batch_invariant: bool = False,
     verify: bool = False,
+    **operands: Any,
 ) -> Any:
     """Linear layer ``epilogue(x @ w.T + bias)``: x (..., K), w (N, K), bias (N,) -> (..., N).
 
     ``w`` lies in memory as in ``torch.nn.Linear``; no transposed copy of it is made. A static
-    weight may be packed once: pass ``pack(w.T)`` as ``w``. Options, dtypes and errors are those
-    of `matmul`.
+    weight may be packed once: pass ``pack(w.T)`` as ``w``. Options, dtypes, errors and the
+    ``operands`` of a traced epilogue are those of `matmul`.
 
     >>> linear(np.ones((1, 2)), np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([0.5, -9.0]))
     array([[ 3.5, -2. ]])
@@ -179,9 +209,11 @@ def linear(
     plain = (
         epilogue is None and accuracy is None
         and workspace is None and scheme is None and threads is None
-        and not batch_invariant and not verify
+        and not batch_invariant and not verify and not operands
     )  # fmt: skip
     try:
+        if operands or not (epilogue is None or isinstance(epilogue, str)):
+            epilogue, bias, _ = surrounded(epilogue, bias, None, None, None, operands, lambda: True)
         options = (
             DEFAULT
             if plain
@@ -192,6 +224,87 @@ def linear(
         return _frontend(type(x), type(w), options=options).linear(x, w, bias, out, options)
     except TiercelError as error:
         raise _with_operands(error, "linear", x=x, w=w) from None
+
+
+def grouped_matmul(
+    a: Any, b: Any, offsets: Any, /, *, out: Any = None, epilogue: Any = None, **operands: Any
+) -> Any:
+    """Groups of rows, each times its own matrix: rows of group g of ``a`` times ``b[g]``.
+
+    The product of a mixture of experts, as in ``torch._grouped_mm``: a (M, K), b (G, K, N), of any
+    layout, give (M, N). ``offsets``: integers (G,), the row behind the last of each group, or
+    (G + 1,), beginning with 0; where a is. They do not decrease and may leave groups empty. Rows
+    behind the last group become 0.
+
+    CUDA tensors of 16 bits on an H100 or H200 are one launch, which reads the offsets on the
+    device: the host does not wait, and a CUDA graph may replay it with other offsets. Numbers
+    outside 0 to M count there as the nearest of these. For that, rows of a, b and ``out`` are
+    multiples of 16 bytes, and G is at most 512. Everything else is one product after the other.
+    Differentiable with respect to a and b.
+
+    ``epilogue`` as in `matmul`, with one output. Its operands may be (M, N), (M, 1), (N,) or
+    numbers, and (G, 1, N) or (G, 1, 1), one for each group. It runs in the same launch, unless a
+    gradient is asked for: the groups are then products one after the other.
+
+    Raises ``TiercelValueError`` or ``TiercelTypeError`` for shapes and dtypes that do not fit.
+
+    >>> grouped_matmul(np.ones((3, 1)), np.array([[[2.0]], [[5.0]]]), [1, 3]).ravel()
+    array([2., 5., 5.])
+    """
+    try:
+        given = None
+        if epilogue is not None or operands:
+            after = surrounded(epilogue, None, None, None, None, operands, lambda: True).epilogue
+            given = as_given(checked_options(after).epilogue)
+        return _frontend(type(a), type(b)).grouped_matmul(a, b, offsets, out, given)
+    except TiercelError as error:
+        raise _with_operands(error, "grouped_matmul", a=a, b=b) from None
+
+
+def scaled_matmul(
+    a: Any,
+    b: Any,
+    scale_a: Any,
+    scale_b: Any,
+    /,
+    *,
+    out: Any = None,
+    out_dtype: Any = None,
+    fast_accumulation: bool = False,
+) -> Any:
+    """Product of float8 tensors with scales, (scale_a · a) @ (scale_b · b); see torch._scaled_mm.
+
+    ``a`` (M, K) and ``b`` (K, N) are tensors of float8_e4m3fn or float8_e5m2, the scales float32
+    tensors of either kind:
+
+    - one number or (M, 1) for a, and one number or (1, N) for b;
+    - (M, ⌈K/128⌉) for a and (⌈K/128⌉, ⌈N/128⌉) for b: of 1 x 128 and 128 x 128 blocks.
+
+    The result (M, N) is ``out``, or new, of ``out_dtype``: bfloat16 (the default), float16 or
+    float32. On an H100 or H200 the scales are read on the device, by the own kernel where it was
+    the faster one (blocks; one number with fast accumulation), else by cuBLAS. Sums of 128 products
+    are added up in float32; with ``fast_accumulation`` the tensor cores add everything, with about
+    14 bits (not where blocks have scales). For that, a and b are contiguous along K, of one dtype,
+    in rows of a multiple of 16 bytes. Everything else is converted to float32 and multiplied there.
+
+    Raises ``TiercelValueError`` or ``TiercelTypeError`` for shapes and dtypes that do not fit, and
+    where a derivative is asked for.
+
+    >>> import torch
+    >>> a = torch.tensor([[1.0, 2.0]]).to(torch.float8_e4m3fn)
+    >>> scaled_matmul(a, a.t(), torch.tensor(0.5), torch.tensor(10.0))
+    tensor([[25.]], dtype=torch.bfloat16)
+    """
+    try:
+        if any(type(x).__module__.partition(".")[0] == "torch" for x in (a, b)):
+            from tiercel.frontends.torch import scaled
+
+            return scaled.scaled_matmul(a, b, scale_a, scale_b, out, out_dtype, fast_accumulation)
+        raise TiercelTypeError(
+            "float8 with scales is for PyTorch tensors; allowed: tensors, or matmul for other types"
+        )
+    except TiercelError as error:
+        raise _with_operands(error, "scaled_matmul", a=a, b=b) from None
 
 
 def pack(
@@ -388,17 +501,32 @@ def _frontend(*types: type, options: Options = DEFAULT) -> Any:
         for base in kind.__mro__:
             root = base.__module__.partition(".")[0]
             if root != "numpy" and root in _FRONTENDS:
-                if options.verify:
+                if options.verify and root != "torch":
                     raise TiercelTypeError(
-                        f"verify=True probes products of NumPy arrays; allowed for {root}: leave "
-                        "it out"
+                        f"verify=True probes products of NumPy arrays and PyTorch tensors; allowed "
+                        f"for {root}: leave it out"
                     )
                 return _FRONTENDS[root]()
+    # Classes of NumPy's own arrays are served by NumPy's protocols, whatever else they offer.
+    if any(_is_device_array(kind) for kind in types if not issubclass(kind, _ndarray)):
+        from tiercel.frontends import device_arrays
+
+        return device_arrays
+    if options.target is not None:
+        kinds = " and ".join(kind.__name__ for kind in types)
+        raise TiercelTypeError(
+            f"target={options.target!r} multiplies arrays on a GPU, not {kinds}; pass CUDA tensors "
+            "or arrays with DLPack, or leave target out"
+        )
     if options.batch_invariant:
         raise TiercelTypeError(
             "batch_invariant=True is made for tensors; allowed: PyTorch tensors, or leave it out"
         )
     return _numpy_frontend()
+
+
+def _is_device_array(kind: type) -> bool:
+    return hasattr(kind, "__dlpack_device__") or hasattr(kind, "__cuda_array_interface__")
 
 
 def _with_operands(error: TiercelError, function: str, **operands: Any) -> TiercelError:

@@ -14,6 +14,7 @@ from tiercel.commands.explain import explain
 from tiercel.commands.regret import regret
 from tiercel.commands.schemes import schemes
 from tiercel.commands.search import search
+from tiercel.commands.trace import trace
 from tiercel.commands.tune import tune
 from tiercel.errors import TiercelError
 
@@ -41,6 +42,7 @@ main.add_command(tune)
 main.add_command(regret)
 main.add_command(schemes)
 main.add_command(search)
+main.add_command(trace)
 
 
 @main.command()

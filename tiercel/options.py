@@ -16,6 +16,9 @@ from tiercel.targets.vendor import EPILOGUES
 
 ACCURACY_CLASSES = ("classical", "standard", "fast")
 
+#: Kernels that may be asked for by name.
+TARGETS = ("hopper",)
+
 #: Suffix of a workspace string -> bytes. Binary and decimal units mean what IEC 80000-13 says.
 _UNITS = {
     "": 1, "b": 1,
@@ -34,6 +37,7 @@ class Options:
     no cap. ``scheme`` is None (the planner chooses), a name or a ``Scheme``. ``threads`` is None
     (as many as the process may use) or a positive count. ``batch_invariant``: a row of the result
     has the same bits whatever the other rows are. ``verify``: products are probed afterwards.
+    ``target``: the kernels that must run, None where the planner may choose.
     """
 
     epilogue: Any = None
@@ -43,6 +47,7 @@ class Options:
     threads: int | None = None
     batch_invariant: bool = False
     verify: bool = False
+    target: str | None = None
 
     @property
     def is_traced(self) -> bool:
@@ -61,6 +66,7 @@ def checked_options(
     threads: int | None = None,
     batch_invariant: bool = False,
     verify: bool = False,
+    target: str | None = None,
 ) -> Options:
     """Options from what the caller typed.
 
@@ -77,9 +83,11 @@ def checked_options(
     """
     if (given := _given(epilogue)) is not None:
         # Not through the cache, which would keep the operands' memory.
-        plain = checked_options(None, accuracy, workspace, scheme, threads, batch_invariant, verify)
+        plain = checked_options(
+            None, accuracy, workspace, scheme, threads, batch_invariant, verify, target
+        )
         return replace(plain, epilogue=given)
-    values = epilogue, accuracy, workspace, scheme, threads, batch_invariant, verify
+    values = epilogue, accuracy, workspace, scheme, threads, batch_invariant, verify, target
     try:
         return _checked(*values)
     except TypeError:
@@ -89,7 +97,9 @@ def checked_options(
 
 # typed: True == 1 in a cache key, but only 1 is a number of threads.
 @lru_cache(maxsize=256, typed=True)
-def _checked(epilogue, accuracy, workspace, scheme, threads, batch_invariant, verify) -> Options:
+def _checked(
+    epilogue, accuracy, workspace, scheme, threads, batch_invariant, verify, target
+) -> Options:
     return Options(
         epilogue=_epilogue(epilogue),
         accuracy=_accuracy(accuracy),
@@ -98,6 +108,7 @@ def _checked(epilogue, accuracy, workspace, scheme, threads, batch_invariant, ve
         threads=_threads(threads),
         batch_invariant=_switch("batch_invariant", batch_invariant),
         verify=_switch("verify", verify),
+        target=_target(target),
     )
 
 
@@ -161,6 +172,15 @@ def _scheme(value: Any) -> Any:
     raise TiercelTypeError(
         f"scheme={value!r} is a {type(value).__name__}; allowed: None, the name of a scheme, "
         "'classical', 'vendor', or a tiercel.schemes.Scheme"
+    )
+
+
+def _target(value: Any) -> str | None:
+    if value is None or (isinstance(value, str) and value in TARGETS):
+        return value
+    raise _error_for(value, str)(
+        f"target={value!r} is not known; allowed: {', '.join(map(repr, TARGETS))}, or None for "
+        "whatever is fastest"
     )
 
 

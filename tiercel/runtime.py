@@ -116,7 +116,12 @@ def _machine(cores: int, dtype: str) -> Machine:
     from tiercel import calibration
 
     key = calibration.fingerprint(cores, dtype)
-    return profiles.cached(key, lambda: calibration.profile(key, cores, dtype))
+    return profiles.cached(
+        key,
+        lambda: calibration.profile(key, cores, dtype),
+        kind=calibration.kind(cores),
+        dtype=dtype,
+    )
 
 
 def fingerprint(dtype: str) -> str:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from tests.planner.gpu.h200 import H200
 from tiercel import counters
 from tiercel.errors import TiercelRuntimeError, TiercelTypeError
 from tiercel.frontends.torch import cuda, cuda_fused, cuda_machine, cuda_packed, cuda_run
@@ -14,10 +15,6 @@ from tiercel.frontends.torch.cuda_packed import Packed
 from tiercel.frontends.torch.engine import Request
 from tiercel.frontends.torch.epilogue import with_epilogue
 from tiercel.options import DEFAULT, checked_options
-from tiercel.planner.gpu import required
-
-#: One whose own kernels start at once: the shipped profile only lets them win isolated calls.
-H200 = replace(required("NVIDIA H200"), prepare=0.0)
 
 
 class Device:
@@ -40,7 +37,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     monkeypatch.setattr(cuda, "why_no_sums", lambda: "")
     for module in (cuda, cuda_run, cuda_fused):
         monkeypatch.setattr(module, "capturing", lambda: fake.capturing)
-    monkeypatch.setattr(cuda_run, "_ran", set())
+    monkeypatch.setattr(cuda_run, "_ran", {})
 
     def recorder(kind: str, mark: int):
         def kernel(plan, request, out):
@@ -210,9 +207,9 @@ def test_last_rows_that_do_not_divide_are_torchs(device, monkeypatch):
     torch.testing.assert_close(out, torch.relu(a @ w.t()))
 
 
-def weight_with(monkeypatch, **facts) -> cuda_fused.FusedWeight:
+def weight_with(monkeypatch) -> cuda_fused.FusedWeight:
     monkeypatch.setattr(cuda_fused, "capturing", lambda: False)
-    weight = cuda_fused.FusedWeight(SimpleNamespace(operand=None, **facts))
+    weight = cuda_fused.FusedWeight(SimpleNamespace(operand=None, judge=None))
     monkeypatch.setattr(
         torch, "zeros", lambda *size, pin_memory=False, **kw: torch.full(size, 0, **kw)
     )
@@ -238,26 +235,25 @@ def test_refused_data_are_remembered_for_a_while(monkeypatch):
 def test_launches_are_prepared_once_for_the_same_addresses(monkeypatch):
     weight, prepared = weight_with(monkeypatch), []
 
-    def prepare(a, operand, out, memory=None):
+    def prepare(a, operand, out, judge, memory=None):
         prepared.append(memory)
-        made = memory or (a.new_empty(64), a.new_empty(32), a.new_zeros(4))
-        step = SimpleNamespace(run=lambda stream: None)
-        return SimpleNamespace(
-            workspace=made[:2], kept=(a, out, made[2]), flag=made[2].data_ptr(),
-            multiply=step, fallback=step, combine=None,
-        )  # fmt: skip
+        sizes = (64, 0, 32, 16)
+        made = memory or fused_product.Workspace(
+            *(a.new_empty(x) for x in sizes), a.new_zeros(4, dtype=torch.int32)
+        )
+        return SimpleNamespace(workspace=made)
 
     from tiercel.targets.hopper import fused_product
 
     monkeypatch.setattr(fused_product, "prepare", prepare)
     a, out = torch.empty(8, 8), torch.empty(8, 8)
-    kept = [weight._launches(a, out)]
-    assert [x.numel() for x in kept[0][1]] == [64, 32, 4]
-    kept.append(weight._launches(a, out))
+    kept = [weight._launch(a, out, False)]
+    assert [x.numel() for x in kept[0][1]] == [64, 0, 32, 16, 4]
+    kept.append(weight._launch(a, out, False))
     assert len(prepared) == 2  # the first call has found the sizes
     place = next(iter(weight._ready))
     memory = kept[1][1]
-    assert place[1:] == (a.data_ptr(), out.data_ptr(), *(x.data_ptr() for x in memory))
+    assert place[1:] == tuple(x.data_ptr() for x in (a, out, *memory))
     assert not memory.flags.any()
 
 
@@ -287,11 +283,11 @@ def test_batch_invariance_is_one_tile_of_the_own_kernel(device):
 
 
 def test_why_not(device, monkeypatch):
-    monkeypatch.setattr(cuda, "_tf32_allowed", lambda: False)
+    monkeypatch.setattr(cuda, "tf32_allowed", lambda: False)
     assert cuda.why_not(torch.float32) == cuda.why_not(torch.bfloat16) == ""
     device.hopper = "no driver"
     assert "no driver" in cuda.why_not(torch.float16)
-    monkeypatch.setattr(cuda, "_tf32_allowed", lambda: True)
+    monkeypatch.setattr(cuda, "tf32_allowed", lambda: True)
     assert "TF32" in cuda.why_not(torch.float32)
     assert cuda.why_not(torch.float64) == ""
     monkeypatch.setattr(cuda, "why_no_sums", lambda: "no Triton")
@@ -305,9 +301,9 @@ def test_tf32_follows_torchs_switches():
     matmul, before = torch.backends.cuda.matmul, torch.get_float32_matmul_precision()
     try:
         torch.set_float32_matmul_precision("highest")
-        assert not cuda._tf32_allowed()
+        assert not cuda.tf32_allowed()
         torch.set_float32_matmul_precision("high")
-        assert cuda._tf32_allowed()
+        assert cuda.tf32_allowed()
     finally:
         torch.set_float32_matmul_precision(before)
     assert matmul.allow_tf32 is (before != "highest")
@@ -371,7 +367,13 @@ def test_part_of_a_known_gpu_is_another_machine(unknown, monkeypatch):
     assert known.plain is None, "no driver here"
     assert (
         replace(
-            known, memory=H200.memory, prepare=0.0, plain=H200.plain, fused=H200.fused, notes={}
+            known,
+            memory=H200.memory,
+            prepare=0.0,
+            plain=H200.plain,
+            fused=H200.fused,
+            notes={},
+            fingerprint=H200.fingerprint,
         )
         == H200
     )

@@ -46,7 +46,7 @@ def planned(monkeypatch):
     monkeypatch.setattr(packed, "plan_for", strassen)
 
 
-def check(layer: nn.Linear, x: torch.Tensor) -> None:
+def check(layer: Any, x: torch.Tensor) -> None:
     expected = (x.double() @ layer.weight.detach().double().t()).float()
     torch.testing.assert_close(layer(x).detach(), expected, rtol=1e-3, atol=1e-3)
 
@@ -59,6 +59,29 @@ def test_a_frozen_weight_is_packed_and_counted(layer, packed_runs):
     assert packed_runs == [True]
     tiercel.unpatch(layer)
     assert "forward" not in vars(layer)
+
+
+def test_a_compiled_graph_counts_on_the_packed_form(layer, packed_runs, monkeypatch):
+    predict, asked = cpu.predict, set()
+
+    def recorded(product, options, packed_for):
+        asked.add(packed_for)
+        return predict(product, options, packed_for)
+
+    tiercel.patch(layer, pack_weights=True)
+    monkeypatch.setattr(cpu, "predict", recorded)
+    torch._dynamo.reset()
+    check(torch.compile(layer, fullgraph=True, backend="aot_eager"), torch.randn(300, 1024))
+    assert asked == {frozen_of(layer)._packed.algorithm}
+    assert packed_runs == [True]
+
+
+def test_what_is_packed_stays_so_while_nothing_can_be_packed(layer, packed_runs, monkeypatch):
+    report = tiercel.patch(layer, pack_weights=True)
+    monkeypatch.setattr(cpu, "why_not_packed", lambda w: "a CUDA graph is being captured")
+    check(layer, torch.randn(300, 1024))
+    assert packed_runs == [True]
+    assert report.packed_bytes > 0
 
 
 def test_every_counted_change_packs_again(layer, packed_runs):

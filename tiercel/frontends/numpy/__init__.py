@@ -6,9 +6,19 @@ In the order of a call: ``operands`` decides what is ours to compute (``numpys_o
 static operand, ``override`` serves ``with tiercel.numpy_matmul()``.
 """
 
+from typing import Any
+
+from tiercel.frontends.numpy.grouped import grouped_matmul
 from tiercel.frontends.numpy.linear import linear
 from tiercel.frontends.numpy.matmul import matmul
 from tiercel.frontends.numpy.override import numpy_matmul
 from tiercel.frontends.numpy.packed import Packed, pack
 
-__all__ = ["Packed", "linear", "matmul", "numpy_matmul", "pack"]
+__all__ = ["Packed", "grouped_matmul", "has_epilogues", "linear", "matmul", "numpy_matmul", "pack"]
+
+
+def has_epilogues(a: Any, b: Any) -> bool:
+    """Whether the product of a and b has epilogues; see ``traced.has_epilogues``."""
+    from tiercel.frontends.numpy import traced
+
+    return traced.has_epilogues(a, b)

@@ -66,6 +66,15 @@ def traced_product(
     return result if out is None else _written(out, result)
 
 
+def has_epilogues(a: Any, b: Any) -> bool:
+    """Whether a product has any: real floating matrices have."""
+    x, y = as_plain_array(a), b.source if type(b) is Packed else as_plain_array(b)
+    if x is None or y is None or x.ndim < 2 or y.ndim < 2:
+        return False
+    dtype, _ = product_dtypes(x.dtype, y.dtype, None)
+    return dtype is not None and dtype.kind == "f"
+
+
 def by_rows(given: Given, product: NDArray, dtype: np.dtype) -> dict[str, NDArray]:
     """Every output for a product (..., M, N), computed in its dtype; tiles are of ``dtype``."""
     epilogue = given.epilogue

@@ -3,10 +3,11 @@
 In the order of a call: ``linear`` and ``matmul`` take it, ``route`` and ``operands`` decide whose
 it is (``torchs_own`` has torch's), ``autocast`` converts, ``fold`` makes one product or a stack of
 them, ``products`` asks the device's ``engine`` (``cpu``, ``cuda``) for a plan and runs it,
-``autograd`` differentiates it. ``ops`` makes operators of torch.library of the same parts, for what
-traces, compiles or distributes: ``traced``, ``lowered``, ``batched``, ``sharding``. ``patch`` puts
-``linear`` into a model (``layers``, ``forward``), ``frozen`` keeps packed weights, ``report`` says
-what was done; ``packed`` is a single operand's packed form.
+``autograd`` differentiates it. ``shortcut`` and ``repeated`` know calls like earlier ones. ``ops``
+makes operators of torch.library of the same parts, for what traces, compiles or distributes:
+``traced``, ``lowered``, ``batched``, ``sharding``. ``patch`` puts ``linear`` into a model
+(``layers``, ``forward``), ``frozen`` keeps packed weights, ``report`` says what was done;
+``packed`` is a single operand's packed form; ``hopper`` is asked for by ``target``.
 """
 
 from typing import Any
@@ -14,18 +15,33 @@ from typing import Any
 import torch
 
 from tiercel.frontends.torch import ops
+from tiercel.frontends.torch.grouped import grouped_matmul
 from tiercel.frontends.torch.linear import linear as unpacked_linear
 from tiercel.frontends.torch.matmul import matmul as unpacked_matmul
 from tiercel.frontends.torch.packed import PackedTensor, pack, packed_matmul
 from tiercel.frontends.torch.patch import patch, unpatch
-from tiercel.frontends.torch.traced_epilogue import with_traced_epilogue
+from tiercel.frontends.torch.traced_epilogue import has_epilogues, with_traced_epilogue
 from tiercel.options import Options
 
-__all__ = ["PackedTensor", "linear", "matmul", "ops", "pack", "patch", "unpatch"]
+__all__ = [
+    "PackedTensor",
+    "grouped_matmul",
+    "has_epilogues",
+    "linear",
+    "matmul",
+    "ops",
+    "pack",
+    "patch",
+    "unpatch",
+]
 
 
 def matmul(a: Any, b: Any, out: Any, bias: Any, options: Options) -> Any:
     """``epilogue(a @ b + bias)``; see ``tiercel.matmul``."""
+    if options.target is not None:
+        from tiercel.frontends.torch import hopper
+
+        return hopper.matmul(a, b, out, bias, options)
     if options.is_traced:
         return with_traced_epilogue(
             lambda plain: matmul(a, b, None, bias, plain), a, b, bias, out, options

@@ -32,6 +32,9 @@ LEAST_WORK = {
     torch.float16: 96**3,
 }
 
+#: Plans depend on the number of threads.
+STEADY = False
+
 #: Multiplications of each product of a stack below which torch's batched routine, which loops in
 #: compiled code, is left alone: 0.3 ms of one core in float32.
 LEAST_OF_A_STACK = 240**3
@@ -123,6 +126,10 @@ def run(plan: Plan, request: Request, out: torch.Tensor) -> None:
             z.copy_(with_epilogue(product, request.options.epilogue))
         else:
             execute(safe, as_array(x), as_array(y), as_array(z), vector)
+
+
+def direct(plan: Plan, request: Request, given: Any, result: torch.Tensor) -> None:
+    """See ``Engine``: there is none."""
 
 
 def why_not_packed(w: torch.Tensor) -> str:

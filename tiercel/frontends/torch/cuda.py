@@ -1,20 +1,22 @@
 """The engine for CUDA tensors: own kernels on a Hopper, schemes around cuBLAS on any GPU.
 
-``cuda_machine`` knows the device, ``planner/gpu`` decides, ``cuda_run`` runs what was chosen;
-``cuda_packed`` and ``cuda_fused`` keep packed weights. Nothing waits for the device, and memory is
-torch's, so that calls may be captured in a CUDA graph. What has not run before is torch's while a
-graph is captured: kernels must not be compiled then, nor rates measured.
+``cuda_machine`` knows the device, ``planner/gpu`` decides, ``cuda_run`` runs what was chosen and
+``cuda_direct`` repeats it; ``cuda_packed`` and ``cuda_fused`` keep packed weights. Nothing waits
+for the device, and memory is torch's, so that calls may be captured in a CUDA graph. What has not
+run before is torch's while a graph is captured: kernels must not be compiled then, nor rates
+measured.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import torch
 
 from tiercel.errors import TiercelTypeError
-from tiercel.frontends.torch import cuda_fused, cuda_packed, cuda_run
+from tiercel.frontends.torch import cuda_direct, cuda_fused, cuda_packed, cuda_run
 from tiercel.frontends.torch.cuda_machine import capturing, machine_for, why_no_sums, why_not_hopper
 from tiercel.frontends.torch.cuda_packed import Packed
 from tiercel.frontends.torch.engine import Product, Request
@@ -22,9 +24,10 @@ from tiercel.options import Options
 from tiercel.planner.gpu import GpuPlan, make_plan
 from tiercel.planner.plan import Plan
 from tiercel.planner.problem import Problem
+from tiercel.planner.winners import applied
 
-#: No plan of ours was seen to gain below these on an H200: 2800³ in float32, where Python's time
-#: for seven launches ends to be longer than the product, and so on.
+#: No plan of ours was seen to gain in an isolated call below these on an H200: at 2560³ in float32
+#: two levels gain 2 % in a stream of calls and lose 2 % in an isolated one.
 LEAST_WORK = {
     torch.float32: 2800**3,
     torch.float64: 3600**3,
@@ -33,6 +36,8 @@ LEAST_WORK = {
     torch.bfloat16: 2500**3,
     torch.float16: 2500**3,
 }
+
+STEADY = True
 
 #: Rows that the packing of a weight is decided for: a prefill's.
 PACKED_ROWS = 8192
@@ -43,12 +48,13 @@ def why_not(dtype: torch.dtype) -> str:
     if dtype.itemsize == 2:
         reason = why_not_hopper(torch.cuda.current_device())
         return f"{dtype} without the Hopper kernels ({reason})" if reason else ""
-    if dtype is torch.float32 and _tf32_allowed():
+    if dtype is torch.float32 and tf32_allowed():
         return "float32 products in TF32, as torch.backends allows,"
     return why_no_sums()
 
 
-def _tf32_allowed() -> bool:
+def tf32_allowed() -> bool:
+    """Whether torch may multiply float32 in TF32."""
     matmul = torch.backends.cuda.matmul
     precision = getattr(matmul, "fp32_precision", None)  # PyTorch 2.9 and newer
     if precision in (None, "none"):
@@ -74,7 +80,9 @@ def _plan(product: Product, options: Options, device: int, packed_for: str | Non
         workspace=options.workspace, scheme=scheme, static_b=packed_for is not None,
         must_use=options.scheme is not None or options.batch_invariant,
     )  # fmt: skip
-    return make_plan(problem, machine_for(device, dtype))
+    made = applied(make_plan(problem, machine_for(device, dtype)))
+    assert isinstance(made, GpuPlan), "applied() changes the choice only"
+    return made
 
 
 def _layout(strides: tuple[int, int], shape: tuple[int, int], dtype: torch.dtype) -> str:
@@ -115,6 +123,14 @@ def run(plan: Plan, request: Request, out: torch.Tensor) -> None:
     """See ``Engine``."""
     assert isinstance(plan, GpuPlan), "made here"
     cuda_run.run(plan, request, out)
+
+
+def direct(
+    plan: Plan, request: Request, given: tuple[Any, ...], result: torch.Tensor
+) -> Callable[..., torch.Tensor | None] | None:
+    """See ``Engine``: for schemes around the vendor's library."""
+    assert isinstance(plan, GpuPlan), "made here"
+    return cuda_direct.direct(plan, request, given, result)
 
 
 def why_not_packed(w: torch.Tensor) -> str:

@@ -1,17 +1,16 @@
 """Weights packed for the scheme inside the Hopper kernel, and the guard around that kernel.
 
-The kernel itself notices what does not fit into float16 planes. What it cannot notice is judged
-before, on the device as well (``targets/gpu/verdict.py``): rows or parts of K of very different
-scale, A too small for float16, and a weight that has changed since it was packed. Where any of this
+The kernel itself notices what does not fit into float16 planes. What it cannot notice is judged on
+the device as well (``targets/hopper/verdict.py``): rows or parts of K of very different scale,
+A too small for float16, and a weight that has changed since it was packed. Where any of this
 speaks against the scheme, the classical kernel replaces the result, from the weight as it is now.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -20,41 +19,35 @@ from tiercel.frontends.torch.cuda_machine import capturing
 from tiercel.frontends.torch.cuda_packed import Packed
 from tiercel.lower.accumulator import Cost, accumulate
 from tiercel.lower.program import lower
-from tiercel.lower.recipe import Guard
 from tiercel.schemes import get
 
-#: Least mean magnitude of 128 elements of A: what float16 rounds to multiples of 2⁻²⁴.
+if TYPE_CHECKING:
+    from tiercel.targets.hopper.verdict import Judge
+
+#: Least mean magnitude of 128 elements: what float16 rounds to multiples of 2⁻²⁴.
 FLOOR = {torch.bfloat16: 2.0**-13, torch.float16: 0.0}
 
-#: Calls of a weight that are left to torch after one whose data were refused: such a call computes
-#: the product twice, and its successors' data are likely to be like it.
+#: Calls that are left to torch after one whose data were refused: such a call computes the product
+#: twice, and its successors' data are likely to be like it.
 REST = 256
 
-#: Launches that a weight keeps ready. Building one takes 0.5 ms of Python; the allocator gives a
-#: model's layers the same addresses again in every step.
+#: Launches that are kept ready. Building one takes 0.5 ms of Python; the allocator gives a model's
+#: layers the same addresses again in every step.
 MOST_READY = 64
-
-
-Launches = tuple[Callable[[int], None], ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Static:
-    """What is kept of a weight b (K, N): planes, and what the guard has to know.
+    """What is kept of a weight: ``operand``, its planes as the kernel's target packs them."""
 
-    ``operand``: the planes, as the kernel's target packs them. ``record``: extremes of b's
-    segments; ``samples``: places and values of some elements; ``limits``: the guard's.
-    """
-
-    b: torch.Tensor
     operand: Any
-    record: torch.Tensor
-    samples: tuple[torch.Tensor, torch.Tensor]
-    limits: Guard
+    judge: Judge
 
     @property
     def nbytes(self) -> int:
-        kept = (self.record, *self.samples)
+        assert self.judge.record is not None, "measured when packed"
+        assert self.judge.samples is not None, "taken when packed"
+        kept = (self.judge.record, *self.judge.samples)
         return self.operand.bytes + sum(x.numel() * x.element_size() for x in kept)
 
 
@@ -89,51 +82,41 @@ class FusedWeight:
 
         ``any_scale``: of A, only the size is judged, not whether its parts are of like scale.
         """
-        from tiercel.targets.gpu import verdict
-
-        static = self.static
-        launches, memory = self._launches(a, out)
-        limits = replace(static.limits, limit=math.inf) if any_scale else static.limits
-        verdict.judge(
-            memory.flags, a, static.record, static.b, static.samples, limits, FLOOR[a.dtype]
-        )  # fmt: skip
-        stream = torch.cuda.current_stream(a.device).cuda_stream
-        for launch in launches:
-            launch(stream)
+        launch, memory = self._launch(a, out, any_scale)
+        launch.run_cleared(torch.cuda.current_stream(a.device).cuda_stream)
         self._watch(memory.flags)
 
-    def _launches(self, a: torch.Tensor, out: torch.Tensor) -> tuple[Launches, Any]:
+    def _launch(self, a: torch.Tensor, out: torch.Tensor, any_scale: bool) -> tuple[Any, Any]:
         """The launches of a call, and its ``Workspace``: torch's memory, for this call only.
 
-        A launch is found by all its addresses, the workspace's included.
+        They are found by all their addresses, the workspace's included.
         """
         from tiercel.targets.hopper.fused_product import Workspace, prepare
 
-        shape = (a.shape, a.stride())
+        shape = (a.shape, a.stride(), any_scale)
         memory = place = None
         if shape in self._sizes:
-            planes, scratch, words = self._sizes[shape]
+            *halves, words = self._sizes[shape]
             memory = Workspace(
-                a.new_empty(planes, dtype=torch.float16),
-                a.new_empty(scratch, dtype=torch.float16),
-                a.new_zeros(words, dtype=torch.int32),  # the first is the guard's flag
+                *(a.new_empty(count, dtype=torch.float16) for count in halves),
+                a.new_zeros(words, dtype=torch.int32),
             )
-            place = (shape, a.data_ptr(), out.data_ptr(), *(x.data_ptr() for x in memory))
+            addresses = (x.data_ptr() for x in (a, out, *memory))
+            place = (shape, *addresses)
             if place in self._ready:
                 return self._ready[place], memory
-        made = prepare(a, self.static.operand, out, memory=memory)
+        judge = self.static.judge
+        if any_scale:
+            judge = replace(judge, limits=replace(judge.limits, limit=math.inf))
+        made = prepare(a, self.static.operand, out, judge=judge, memory=memory)
         if memory is None:
-            flags = next(x for x in made.kept if x.data_ptr() == made.flag)
-            memory = Workspace(*made.workspace, flags)
+            memory = made.workspace
             self._sizes[shape] = tuple(x.numel() for x in memory)
-        launches: Launches = (made.multiply.run, made.fallback.run)
-        if made.combine is not None:
-            launches = (made.combine.launch, *launches)
         if place is not None:
             if len(self._ready) >= MOST_READY:
                 self._ready.clear()
-            self._ready[place] = launches
-        return launches, memory
+            self._ready[place] = made
+        return made, memory
 
     def _watch(self, flags: torch.Tensor) -> None:
         """Let the host see, at some later time, whether the device has refused the data."""
@@ -145,20 +128,25 @@ class FusedWeight:
 
 
 def pack(b: torch.Tensor, algorithm: str) -> Packed:
-    """Planes of b (K, N) for one level of Winograd's scheme; without any where b forbids it.
+    """Planes of b (K, N) for one level of a scheme; without any where b forbids it.
 
     Waits for the device.
     """
     from tiercel.targets.gpu import guard, verdict
     from tiercel.targets.hopper.packed import pack as combine
+    from tiercel.targets.hopper.verdict import Judge
 
-    scheme = get("winograd")
+    scheme = get(algorithm)
     try:
         # One register slot fits beside the accumulator of a 128 × 256 tile.
         operand = combine(b, accumulate(scheme, cost=Cost(registers=1)))
     except TiercelValueError:  # values that are not finite, an address that TMA cannot read
         return Packed(algorithm, None, 0)
-    limits = guard.limits(lower(scheme), str(b.dtype).removeprefix("torch."), len(b))
-    record = verdict.record_of(b, along_rows=False)
-    static = Static(b, operand, record, verdict.samples_of(b), limits)
+    judge = Judge(
+        guard.limits(lower(scheme), str(b.dtype).removeprefix("torch."), len(b)),
+        floors=(FLOOR[b.dtype], 0.0),  # planes of b are scaled
+        record=verdict.record_of(b, along_rows=False),
+        samples=verdict.samples_of(b),
+    )
+    static = Static(operand, judge)
     return Packed(algorithm, FusedWeight(static), static.nbytes, "fused")

@@ -78,7 +78,8 @@ def _known(device: int) -> GpuMachine | None:
     machine = shipped(found.name)
     if machine is None or machine.multiprocessors != found.multi_processor_count:
         return None  # a part of one is another machine
-    machine = replace(machine, memory=found.total_memory)
+    key = _fingerprint(device, "shipped")
+    machine = replace(machine, memory=found.total_memory, fingerprint=key)
     reason = hopper.available(device)
     if reason is not None:
         machine = replace(machine, plain=None, fused=None, notes={"unavailable": reason})

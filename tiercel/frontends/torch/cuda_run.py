@@ -16,8 +16,8 @@ from tiercel.frontends.torch.cuda_machine import capturing
 from tiercel.frontends.torch.engine import Request
 from tiercel.planner.gpu import GpuPlan
 
-#: What ran already, and so is compiled.
-_ran: set[Any] = set()
+#: What ran already, and so is compiled: key -> its plan, which the key has by address.
+_ran: dict[Any, GpuPlan] = {}
 MOST_RAN = 8192
 
 #: TMA reads from such addresses; torch's own allocations are at multiples of 512.
@@ -58,14 +58,14 @@ def _ran_as_planned(plan: GpuPlan, request: Request, out: torch.Tensor) -> bool:
         return False
     if len(_ran) >= MOST_RAN:
         _ran.clear()
-    _ran.add(_key(plan, request))
+    _ran[_key(plan, request)] = plan
     return True
 
 
 def _key(plan: GpuPlan, request: Request) -> Any:
     """What compiled kernels depend on: Triton makes other ones for other alignments."""
     a, b = request.a, request.b
-    return plan.problem, a.get_device(), (a.data_ptr() | b.data_ptr()) % ALIGNMENT == 0
+    return id(plan), a.get_device(), (a.data_ptr() | b.data_ptr()) % ALIGNMENT == 0
 
 
 def _insisted(request: Request) -> bool:
@@ -117,17 +117,25 @@ def _vendor(plan: GpuPlan, request: Request, out: torch.Tensor) -> None:
 def _portable(plan: GpuPlan, request: Request, out: torch.Tensor) -> None:
     from tiercel.targets.gpu import product
 
-    a, variant, packed = request.a.detach(), plan.chosen.variant, request.packed
-    b = request.b.detach() if packed is None else packed.panels.checked()
-    bias = None if request.bias is None else request.bias.detach()
-    fused_bias = bias is not None and not bias.is_complex()
+    a, packed = _bare(request.a), request.packed
+    b = _bare(request.b) if packed is None else packed.panels.checked()
+    bias = None if request.bias is None else _bare(request.bias)
+    scheme, levels, more = settings(plan, bias)
+    product(a, b, scheme, levels, out=out, **more)
+    finish(out, None if more["c"] is bias else bias, request.options.epilogue)
+
+
+def settings(plan: GpuPlan, bias: torch.Tensor | None) -> tuple[Any, int, dict[str, Any]]:
+    """Scheme, levels and other arguments of ``targets.gpu.product``; a real bias is its summand."""
+    variant = plan.chosen.variant
     assert variant.scheme is not None, "portable variants have a scheme"
-    product(
-        a, b, variant.scheme, variant.levels, out=out,
-        c=bias if fused_bias else None, beta=1.0 if fused_bias else 0.0,
-        workspace=plan.chosen.workspace,
-    )  # fmt: skip
-    finish(out, None if fused_bias else bias, request.options.epilogue)
+    c = None if bias is None or bias.is_complex() else bias
+    more = {"c": c, "beta": 0.0 if c is None else 1.0, "workspace": plan.chosen.workspace}
+    return variant.scheme, variant.levels, more
+
+
+def _bare(x: torch.Tensor) -> torch.Tensor:
+    return x.detach() if x.requires_grad else x
 
 
 def _plain(plan: GpuPlan, request: Request, out: torch.Tensor) -> None:
@@ -135,20 +143,20 @@ def _plain(plan: GpuPlan, request: Request, out: torch.Tensor) -> None:
     from tiercel.targets.hopper.product import gemm
     from tiercel.targets.hopper.product_epilogue import gemm_epilogue
 
-    a, b, bias = request.a.detach(), request.b.detach(), request.bias
+    a, b, bias = _bare(request.a), _bare(request.b), request.bias
     tile = TILE if request.options.batch_invariant else None
     name = request.options.epilogue
     if bias is None and name is None:
         gemm(a, b, out=out, config=tile)
         return
-    operands = {} if bias is None else {"bias": bias.detach()}
+    operands = {} if bias is None else {"bias": _bare(bias)}
     gemm_epilogue(a, b, _epilogue(name, bias is not None), operands, config=tile, out=out)
 
 
 def _fused(plan: GpuPlan, request: Request, out: torch.Tensor) -> None:
-    bias = None if request.bias is None else request.bias.detach()
+    bias = None if request.bias is None else _bare(request.bias)
     rows = len(out) - plan.chosen.fringe
-    a = request.a.detach()
+    a = _bare(request.a)
     # Fast is about the error of the whole result; that of each element is then not guaranteed.
     any_scale = plan.problem.accuracy == "fast"
     request.packed.panels.multiply(a[:rows], out[:rows], any_scale=any_scale)

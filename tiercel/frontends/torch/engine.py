@@ -6,7 +6,7 @@ An engine plans and runs products of ordinary tensors. Everything above it (auto
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -72,6 +72,9 @@ class Engine(Protocol):
     #: dtype -> multiplications below which torch is called at once; other dtypes are torch's.
     LEAST_WORK: Mapping[torch.dtype, int]
 
+    #: Whether a plan depends on nothing but the product, its options and the device.
+    STEADY: bool
+
     def why_not(self, dtype: torch.dtype) -> str:
         """Why torch is the faster one in ``dtype`` whatever the shape; "" if it may not be."""
         ...
@@ -91,6 +94,16 @@ class Engine(Protocol):
         """``epilogue(a @ b + bias)`` into ``out``, which is contiguous and overlaps no operand.
 
         Raises ``TiercelRuntimeError`` where the caller named a scheme and the data forbid it.
+        """
+        ...
+
+    def direct(
+        self, plan: Plan, request: Request, given: tuple[Any, ...], result: torch.Tensor
+    ) -> Callable[..., torch.Tensor | None] | None:
+        """A shorter way to repeat what ``run`` did: from the operands to a new result.
+
+        ``given``: a, b and bias as the caller gave them, of which others with the same layouts will
+        come, and ``result``. The function gives None where it cannot be used; None is none at all.
         """
         ...
 

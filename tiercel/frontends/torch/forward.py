@@ -10,7 +10,7 @@ import torch
 from tiercel.frontends.torch.frozen import FrozenWeight, why_not_packable
 from tiercel.frontends.torch.linear import linear
 from tiercel.frontends.torch.operands import are_plain
-from tiercel.frontends.torch.option_text import encode
+from tiercel.frontends.torch.option_text import encode, with_packed
 from tiercel.options import Options
 
 #: Numbers of rows that a layer remembers for its report.
@@ -51,10 +51,20 @@ class PlannedForward:
     def keep(self, w: torch.Tensor) -> None:
         """Let w's packed form be found, or give it up when w is no longer frozen."""
         assert self.frozen is not None, "called where weights are packed"
+        if self.frozen.is_of(w):
+            return
         if why_not_packable(w):
             self.frozen.release()
         else:
             self.frozen.keep(w)
+
+    def pack(self, w: torch.Tensor) -> None:
+        """Pack w, which is packable, now; a compiler's graph then counts on it."""
+        assert self.frozen is not None, "called where weights are packed"
+        self.frozen.keep(w)
+        packed = self.frozen.packed(w)
+        if packed is not None:
+            self.text = with_packed(self.text, packed.algorithm)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> PlannedForward:
         layer = copy.deepcopy(self.layer, memo)

@@ -9,8 +9,9 @@ does. Writes through ``.data`` to a part of a packed weight are the caller's to 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 import torch
 
@@ -34,6 +35,7 @@ class FrozenWeight:
         self._samples: torch.Tensor | None = None
         self._packed: Any = None
         self._place: Any = None
+        self._weight: Callable[[], Any] = _nothing
 
     @property
     def nbytes(self) -> int:
@@ -47,12 +49,21 @@ class FrozenWeight:
             self.release()
             self._place = place
             _FROZEN[place] = self
+        self._weight = ref(w) if w._base is None else _nothing
+
+    def is_of(self, w: torch.Tensor) -> bool:
+        """Whether w was found to be packable, and still is, without asking all over again.
+
+        (While a CUDA graph is captured nothing can be packed; what is packed stays.)
+        """
+        return self._weight() is w and not w.requires_grad and self._place == _place(w)
 
     def release(self) -> None:
         """Forget the weight and free its packed form."""
         if _FROZEN.get(self._place) is self:
             del _FROZEN[self._place]
         self._place, self._state, self._samples, self._packed = None, None, None, None
+        self._weight = _nothing
 
     def packed(self, w: torch.Tensor) -> Any:
         """The packed form of ``w.T``; None where packing gains nothing."""
@@ -73,9 +84,13 @@ def packed_form(w: torch.Tensor, options: Options) -> Any:
     if not _FROZEN or transformed():  # tensors of torch.func have no place
         return None
     frozen = _FROZEN.get(_place(w))
-    if frozen is None or frozen.options != options or why_not_packable(w):
+    if frozen is None or not (frozen.options is options or frozen.options == options):
         return None
-    return frozen.packed(w)
+    return frozen.packed(w) if frozen.is_of(w) or not why_not_packable(w) else None
+
+
+def _nothing() -> None:
+    return None
 
 
 def why_not_packable(w: torch.Tensor) -> str:

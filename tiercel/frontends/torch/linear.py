@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.nn import functional as F
 
-from tiercel.frontends.torch import autograd, traced
+from tiercel.frontends.torch import autograd, repeated, traced
 from tiercel.frontends.torch.autocast import converted
 from tiercel.frontends.torch.operands import are_distributed, followed, transformed
 from tiercel.frontends.torch.option_text import encode
@@ -14,7 +15,7 @@ from tiercel.frontends.torch.out import check_out, into, writable_in_place
 from tiercel.frontends.torch.products import computed, gains, linear_request
 from tiercel.frontends.torch.route import why_left_to_torch
 from tiercel.frontends.torch.sharding import register_sharding_rules
-from tiercel.frontends.torch.shortcut import is_torchs, leave_to_torch
+from tiercel.frontends.torch.shortcut import TORCHS, leave_to_torch, look_up
 from tiercel.frontends.torch.torchs_own import refuse, torchs_linear
 from tiercel.options import Options
 
@@ -25,8 +26,15 @@ def linear(x: Any, w: Any, bias: Any, out: Any, options: Options) -> torch.Tenso
         check_out(out, x, w.t() if isinstance(w, torch.Tensor) else w, bias)
     if torch.compiler.is_compiling():
         return into(out, traced.linear(x, w, bias, options))
-    if is_torchs(x, w, bias, 0, options):
+    known = look_up(x, w, bias, 0, options)
+    if known is TORCHS:
+        if out is None and options.epilogue is None:
+            return F.linear(x, w, bias)
         return into(out, torchs_linear(x, w, bias, options))
+    if known is not None and out is None:
+        result = repeated.run(known, linear_request, x, w, bias, options)
+        if result is not None:
+            return result
     reason = why_left_to_torch(x, w, bias, out, options, columns_of=0)
     if not reason:
         result = _planned(x, w, bias, out, options)
@@ -59,6 +67,7 @@ def _planned(
         in_place = out is not None and writable_in_place(out, x, w, bias)
         result = computed(request, (*x.shape[:-1], w.shape[0]), out if in_place else None)
         if result is not None:
+            repeated.remember(x, w, bias, 0, request, linear_request, result)
             return result if in_place else into(out, result)
-    leave_to_torch(x, w, bias, options)
+    leave_to_torch(x, w, bias, 0, options)
     return None

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from tiercel.frontends.torch.engine import Product, Request, engine_for
-from tiercel.frontends.torch.option_text import decode
+from tiercel.frontends.torch.option_text import decode, packed_for
 from tiercel.frontends.torch.route import insisted
 
 #: Rows that stand for all in a graph whose number of rows is not known.
@@ -83,7 +83,7 @@ def _some_gain(
         candidate = product(possible)
         work = candidate.M * candidate.K * candidate.N
         if work and work >= engine.LEAST_WORK[x.dtype]:
-            plan = engine.predict(candidate, options, None)
+            plan = engine.predict(candidate, options, packed_for(text))
             if plan.chosen.algorithm != "vendor":
                 return True
     return False

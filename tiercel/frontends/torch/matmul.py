@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from tiercel.frontends.torch import autograd, traced
+from tiercel.frontends.torch import autograd, repeated, traced
 from tiercel.frontends.torch.autocast import converted
 from tiercel.frontends.torch.fold import folded
 from tiercel.frontends.torch.operands import are_distributed, are_plain, followed, transformed
@@ -15,7 +15,7 @@ from tiercel.frontends.torch.out import check_out, into, writable_in_place
 from tiercel.frontends.torch.products import computed, gains, matmul_request
 from tiercel.frontends.torch.route import why_left_to_torch
 from tiercel.frontends.torch.sharding import register_sharding_rules
-from tiercel.frontends.torch.shortcut import is_torchs, leave_to_torch
+from tiercel.frontends.torch.shortcut import TORCHS, leave_to_torch, look_up
 from tiercel.frontends.torch.torchs_own import refuse, torchs_matmul
 from tiercel.options import Options
 
@@ -26,8 +26,13 @@ def matmul(a: Any, b: Any, out: Any, bias: Any, options: Options) -> torch.Tenso
         check_out(out, a, b, bias)
     if torch.compiler.is_compiling():
         return into(out, traced.matmul(a, b, bias, options))
-    if out is None and is_torchs(a, b, bias, -1, options):
+    known = None if out is not None else look_up(a, b, bias, -1, options)
+    if known is TORCHS:
         return torchs_matmul(a, b, bias, options)
+    if known is not None:
+        result = repeated.run(known, matmul_request, a, b, bias, options)
+        if result is not None:
+            return result
     reason = why_left_to_torch(a, b, bias, out, options, columns_of=-1)
     if not reason:
         result = _planned(a, b, bias, out, options)
@@ -69,6 +74,8 @@ def _planned(
         in_place = out is not None and matrices and writable_in_place(out, a, b, bias)
         result = computed(request, (*a2.shape[:-1], b2.shape[-1]), out if in_place else None)
         if result is not None:
+            if a2 is a and b2 is b:
+                repeated.remember(a, b, bias, -1, request, matmul_request, result)
             return result if in_place else into(out, unfold(result))
-    leave_to_torch(a, b, bias, options)
+    leave_to_torch(a, b, bias, -1, options)
     return None

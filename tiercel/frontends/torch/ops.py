@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode
 
-from tiercel.frontends.torch import autograd, batched, lowered
+from tiercel.frontends.torch import autograd, batched, lowered, repeated
 from tiercel.frontends.torch.autocast import autocast_kernel
 from tiercel.frontends.torch.engine import Request
 from tiercel.frontends.torch.operands import why_torch
@@ -25,8 +25,9 @@ from tiercel.frontends.torch.products import (
     matmul_request,
     weight_grad_request,
 )
+from tiercel.frontends.torch.repeated import RequestOf
 from tiercel.frontends.torch.route import insisted
-from tiercel.frontends.torch.shortcut import is_torchs, leave_to_torch
+from tiercel.frontends.torch.shortcut import TORCHS, leave_to_torch, look_up
 from tiercel.frontends.torch.torchs_own import (
     refuse,
     torchs_linear,
@@ -52,7 +53,7 @@ class Operator:
     schema: str
     columns_of: int
     torchs: Callable[..., torch.Tensor]
-    request: Callable[..., Request | None]
+    request: RequestOf
     shape: Callable[..., tuple[Any, ...]]
     function: Any
     batch: Callable[..., Any]
@@ -90,7 +91,7 @@ OPERATORS = {
         "(Tensor x, Tensor w, Tensor? bias, str options) -> Tensor",
         columns_of=0,
         torchs=lambda x, w, bias, text: torchs_linear(x, w, bias, decode(text)),
-        request=lambda x, w, bias, text: linear_request(x, w, bias, decode(text)),
+        request=linear_request,
         shape=_linear_shape,
         function=autograd.Linear,
         batch=batched.linear,
@@ -100,7 +101,7 @@ OPERATORS = {
         "(Tensor a, Tensor b, Tensor? bias, str options) -> Tensor",
         columns_of=-1,
         torchs=lambda a, b, bias, text: torchs_matmul(a, b, bias, decode(text)),
-        request=lambda a, b, bias, text: matmul_request(a, b, bias, decode(text)),
+        request=matmul_request,
         shape=_matmul_shape,
         function=autograd.Matmul,
         batch=batched.matmul,
@@ -110,7 +111,7 @@ OPERATORS = {
         "(Tensor g, Tensor x, str options) -> Tensor",
         columns_of=-1,
         torchs=lambda g, x, text: torchs_weight_grad(g, x),
-        request=lambda g, x, text: weight_grad_request(g, x, decode(text)),
+        request=lambda g, x, bias, options: weight_grad_request(g, x, options),
         shape=_weight_grad_shape,
         function=autograd.WeightGrad,
         batch=batched.weight_grad,
@@ -130,15 +131,23 @@ def _kernel(op: Operator) -> Callable[..., torch.Tensor]:
     def kernel(*arguments: Any) -> torch.Tensor:
         (a, b), options = arguments[:2], decode(arguments[-1])
         bias = arguments[2] if len(arguments) > 3 else None
-        if not is_torchs(a, b, bias, op.columns_of, options):
-            request = op.request(*arguments) if a.dtype is b.dtype else None
-            reason = "operands that do not fit" if request is None else _why_torch(request)
-            result = computed(request, op.shape(*arguments)) if request and not reason else None
+        known = look_up(a, b, bias, op.columns_of, options)
+        if known is TORCHS:
+            return op.torchs(*arguments).contiguous()
+        if known is not None:
+            result = repeated.run(known, op.request, a, b, bias, options)
             if result is not None:
                 return result
-            refuse(options, reason, a)
-            if not reason:
-                leave_to_torch(a, b, bias, options)
+        request = op.request(a, b, bias, options) if a.dtype is b.dtype else None
+        reason = "operands that do not fit" if request is None else _why_torch(request)
+        if request is not None and not reason:
+            result = computed(request, op.shape(*arguments))
+            if result is not None:
+                repeated.remember(a, b, bias, op.columns_of, request, op.request, result)
+                return result
+        refuse(options, reason, a)
+        if not reason:
+            leave_to_torch(a, b, bias, op.columns_of, options)
         return op.torchs(*arguments).contiguous()
 
     return kernel

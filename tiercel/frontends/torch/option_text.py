@@ -18,6 +18,9 @@ from tiercel.options import DEFAULT, Options
 #: Schemes that are objects, not names, by the text that stands for them in this process.
 _schemes: dict[str, Any] = {}
 
+#: The word that says what an operand is packed for where a graph is made; no option.
+PACKED = "packed"
+
 _NAMES = [field.name for field in fields(Options)]
 
 
@@ -61,6 +64,8 @@ def decode(text: str) -> Options:
     found: dict[str, Any] = {}
     for word in text.split():
         name, _, value = word.partition("=")
+        if name == PACKED:
+            continue
         found[name] = _READ.get(name, str)(value)
     return replace(DEFAULT, **found)
 
@@ -86,6 +91,7 @@ _READ = {
     "threads": int,
     "scheme": _scheme,
     "batch_invariant": lambda value: value == "True",
+    "verify": lambda value: value == "True",
 }
 
 
@@ -99,3 +105,23 @@ def without_epilogue(text: str) -> str:
 def of_derivatives(text: str) -> str:
     """The options of the products that differentiate this one: planned anew, no epilogue."""
     return encode(replace(decode(text), epilogue=None, scheme=None))
+
+
+def with_packed(text: str, algorithm: str) -> str:
+    """The text of options for a right operand that is kept packed for an algorithm.
+
+    >>> with_packed("accuracy=fast", "winograd")
+    'accuracy=fast packed=winograd'
+    """
+    return f"{text} {PACKED}={algorithm}".strip()
+
+
+@lru_cache(maxsize=256)
+def packed_for(text: str) -> str | None:
+    """What the right operand was kept packed for when the text was written; None if it was not.
+
+    >>> packed_for("accuracy=fast packed=winograd"), packed_for("accuracy=fast")
+    ('winograd', None)
+    """
+    words = (word.partition("=") for word in text.split())
+    return next((value for name, _, value in words if name == PACKED), None)

@@ -41,9 +41,7 @@ def patch(
             if not dry_run:
                 module.forward = forward
                 if pack_weights and not note:
-                    forward.keep(w)
-                    assert forward.frozen is not None
-                    forward.frozen.packed(w)
+                    forward.pack(w)
         entries.append(Entry(name, module, kind, reason, note, forward))
     return Report(tuple(entries), options, dry_run, model)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import torch
 
+from tiercel.frontends.torch import verify
 from tiercel.frontends.torch.engine import Engine, Request, engine_for
 from tiercel.frontends.torch.frozen import packed_form
 from tiercel.options import Options
+from tiercel.planner.plan import Plan
 
 
 def linear_request(
@@ -51,13 +53,22 @@ def computed(
 
     ``out`` is contiguous and of that shape.
     """
-    engine = _engine(request)
-    plan = engine.plan(request)
-    if plan is None:
-        return None
+    plan = _engine(request).plan(request)
+    return None if plan is None else ran(plan, request, shape, out)
+
+
+def ran(
+    plan: Plan, request: Request, shape: tuple[int, ...], out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """The result in ``shape`` by a plan, written to ``out`` if given, see ``computed``."""
     # Made in its final shape: a view could not be changed in place where autograd follows it.
     result = request.a.new_empty(shape) if out is None else out
-    engine.run(plan, request, result.view(*request.a.shape[:-1], request.b.shape[-1]))
+    matrix = result.view(*request.a.shape[:-1], request.b.shape[-1])
+    engine = _engine(request)
+    if request.options.verify:
+        verify.run(engine, request, plan, matrix)
+    else:
+        engine.run(plan, request, matrix)
     if out is not None:
         torch.autograd.graph.increment_version(out)  # as torch counts what it changes in place
     return result

@@ -1,8 +1,10 @@
-"""Products known to be torch's: too small for any plan, or left to it by a plan before.
+"""What is known of products that were computed before: that they are torch's, or how they ran.
 
-Finding out takes 30 us, and a decode step has hundreds of such calls; knowing takes 2 us. A key
-holds all that a plan depends on but the number of threads, which does not change what torch is
-better at. Under autocast, where operands are converted first, nothing is known.
+Products too small for any plan are torch's, and so are those that a plan left to it. Finding out
+takes 30 us, and a decode step has hundreds of such calls; knowing takes 2 us. Others have a plan of
+ours (``repeated.py``). A key holds all that a plan depends on but the number of threads, which does
+not change what torch is better at. Under autocast, where operands are converted first, nothing is
+known.
 """
 
 from __future__ import annotations
@@ -17,52 +19,64 @@ from tiercel.options import Options
 
 MOST_KEYS = 4096
 
-#: Key of a product -> its options, which a key names by address and must not outlive.
-_torchs: dict[Any, Options] = {}
+#: What is known of a product that is torch's.
+TORCHS = object()
+
+#: Key of a product -> what is known, and its options, which a key names by address.
+_known: dict[Any, tuple[Any, Options]] = {}
 
 
-def _key(a: torch.Tensor, b: torch.Tensor, bias: Any, options: Options) -> Any:
+def _key(a: torch.Tensor, b: torch.Tensor, bias: Any, columns_of: int, options: Options) -> Any:
     return (
-        id(options), bias is None, a.shape, a.stride(), b.shape, b.stride(),
+        id(options), columns_of, bias is None, a.shape, a.stride(), b.shape, b.stride(),
         a.dtype, b.dtype, a.device,
     )  # fmt: skip
 
 
-def is_torchs(a: Any, b: Any, bias: Any, columns_of: int, options: Options) -> bool:
-    """Whether the product of a and b, whose axis ``columns_of`` is N, is known to be torch's.
+def look_up(a: Any, b: Any, bias: Any, columns_of: int, options: Options) -> Any:
+    """What is known of the product of a and b, whose axis ``columns_of`` is N: ``TORCHS`` or else.
 
-    Answers False for all that is not a pair of exact tensors or parameters.
+    None where nothing is, and for all that is not a pair of exact tensors or parameters.
     """
     if (
         torch._C._is_tracing()
         or type(a) is not torch.Tensor
         or (type(b) is not torch.Tensor and type(b) is not torch.nn.Parameter)
     ):
-        return False
-    device = "cpu" if a.is_cpu else a.device.type
+        return None
+    device = "cuda" if a.is_cuda else "cpu" if a.is_cpu else a.device.type
     engine = engine_for(device)
     if engine is None:
-        return not insisted(options)
+        return None if insisted(options) else TORCHS
     if torch.is_autocast_enabled(device):
-        return False
+        return None
     try:
         if a.numel() * b.shape[columns_of] < engine.LEAST_WORK.get(a.dtype, 0):
-            return not insisted(options)
-        return _key(a, b, bias, options) in _torchs
+            return None if insisted(options) else TORCHS
+        found = _known.get(_key(a, b, bias, columns_of, options))
+        return None if found is None else found[0]
     except (IndexError, RuntimeError):  # a scalar, a layout without strides
-        return False
+        return None
 
 
-def leave_to_torch(a: torch.Tensor, b: torch.Tensor, bias: Any, options: Options) -> None:
+def leave_to_torch(
+    a: torch.Tensor, b: torch.Tensor, bias: Any, columns_of: int, options: Options
+) -> None:
     """Remember that a plan left the product of a and b to torch; not if it was to be ours."""
-    if insisted(options):
-        return
-    if len(_torchs) >= MOST_KEYS:
-        _torchs.clear()
+    if not insisted(options):
+        keep(TORCHS, a, b, bias, columns_of, options)
+
+
+def keep(
+    what: Any, a: torch.Tensor, b: torch.Tensor, bias: Any, columns_of: int, options: Options
+) -> None:
+    """Let ``look_up`` find ``what`` for products like that of a and b."""
+    if len(_known) >= MOST_KEYS:
+        _known.clear()
     if not torch.is_autocast_enabled(a.device.type):
-        _torchs[_key(a, b, bias, options)] = options
+        _known[_key(a, b, bias, columns_of, options)] = what, options
 
 
 def forget() -> None:
     """Forget all products: plans may be made of something else from now on."""
-    _torchs.clear()
+    _known.clear()

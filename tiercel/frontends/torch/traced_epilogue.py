@@ -26,6 +26,14 @@ HALF = (torch.float16, torch.bfloat16)
 _ran: set[Any] = set()
 
 
+def has_epilogues(a: Any, b: Any) -> bool:
+    """Whether a product has any: real floating matrices have."""
+    x, y = (x if isinstance(x, torch.Tensor) else getattr(x, "source", None) for x in (a, b))
+    if x is None or y is None:
+        return False
+    return x.is_floating_point() and y.is_floating_point() and min(x.dim(), y.dim()) >= 2
+
+
 def with_traced_epilogue(
     product: Callable[[Options], torch.Tensor], a: Any, b: Any, bias: Any, out: Any,
     options: Options,
@@ -44,8 +52,18 @@ def with_traced_epilogue(
                 f"{given} needs a product of real floating matrices, not one of {plain.dtype} "
                 f"{tuple(plain.shape)}; apply the epilogue to the result"
             )
-        acc = plain.float() if plain.dtype in HALF else plain
-        results = evaluate(given.epilogue, acc, given.operands, plain.dtype)
+        results = evaluated(given, plain)
+    return received(given, results, out)
+
+
+def evaluated(given: Any, product: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The outputs by torch's operations, computed in float32 of 16-bit products."""
+    acc = product.float() if product.dtype in HALF else product
+    return evaluate(given.epilogue, acc, given.operands, product.dtype)
+
+
+def received(given: Any, results: dict[str, torch.Tensor], out: Any) -> Any:
+    """The only output, in the caller's ``out`` if there is one, or the dictionary of several."""
     if not given.epilogue.single:
         if out is not None:
             raise TiercelValueError(

@@ -1,0 +1,89 @@
+"""The short way to repeat a product of the CUDA engine, with work that torch does on the CPU."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tiercel import counters
+from tiercel.frontends.torch import cuda, cuda_direct
+from tiercel.frontends.torch.engine import Request
+from tiercel.options import checked_options
+from tiercel.planner.gpu import required
+from tiercel.targets.gpu import ready
+
+
+class Work:
+    """What ``targets.gpu`` prepares: counts how often it runs, or finds no memory."""
+
+    def __init__(self) -> None:
+        self.ran = 0
+        self.fails = False
+
+    def run(self, a, b, out, c, packed):
+        if self.fails:
+            raise torch.OutOfMemoryError("none left")
+        self.ran += 1
+        torch.matmul(a.reshape(-1, a.shape[-1]), b.t(), out=out.view(-1, out.shape[-1]))
+        if c is not None:
+            out += c
+
+
+@pytest.fixture
+def work(monkeypatch):
+    made = Work()
+    machine = replace(required("NVIDIA H200"), prepare=0.0)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: -1)  # that of CPU tensors
+    monkeypatch.setattr(cuda, "machine_for", lambda device, dtype: machine)
+    monkeypatch.setattr(ready, "find", lambda *operands, **settings: made)
+    cuda._plan.cache_clear()
+    yield made
+    cuda._plan.cache_clear()
+
+
+def repeating(x, w, bias=None, packed=None, rows=None, **options):
+    """The plan of x wᵀ + bias by Strassen's scheme, and the short way to repeat it."""
+    rows = x.reshape(-1, x.shape[-1]) if rows is None else rows
+    request = Request(rows, w.t(), bias, checked_options(**options), packed)
+    plan = cuda._plan(request.product, checked_options(scheme="strassen"), -1, None)
+    result = torch.empty(*x.shape[:-1], len(w))
+    return plan, cuda_direct.direct(plan, request, (x, w, bias), result)
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_like_operands_take_it(work, biased):
+    x, w = torch.randn(2, 3, 256), torch.randn(8, 256)
+    bias = torch.randn(8) if biased else None
+    plan, repeat = repeating(x, w, bias)
+    counters.stats(reset=True)
+    y = torch.randn(2, 3, 256)
+    torch.testing.assert_close(repeat(y, w, bias), torch.nn.functional.linear(y, w, bias))
+    assert work.ran == 1
+    assert counters.last_plan() is plan
+    assert counters.stats()["strassen"].calls == 1
+
+
+def test_what_has_another_alignment_or_no_memory_does_not(work):
+    x, w = torch.randn(4, 256), torch.randn(8, 256)
+    _, repeat = repeating(x, w)
+    assert repeat(torch.randn(4 * 256 + 1)[1:].view(4, 256), w, None) is None
+    work.fails = True
+    assert repeat(x, w, None) is None
+
+
+def test_on_another_device_it_is_not_taken(work, monkeypatch):
+    x, w = torch.randn(4, 256), torch.randn(8, 256)
+    _, repeat = repeating(x, w)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    assert repeat(x, w, None) is None
+
+
+def test_what_needs_more_than_launches_has_none(work):
+    x, w = torch.randn(4, 256), torch.randn(8, 256)
+    assert repeating(x, w, packed=SimpleNamespace())[1] is None
+    assert repeating(x, w, epilogue="relu")[1] is None
+    assert repeating(x, w, rows=x.clone())[1] is None
+    plan, _ = repeating(x, w)
+    vendor = plan.choosing("vendor")
+    assert cuda_direct.direct(vendor, Request(x, w.t(), None, checked_options()), (), x) is None

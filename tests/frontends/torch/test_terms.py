@@ -1,0 +1,91 @@
+"""alpha, beta, c and operands by name: tensors give what arrays give."""
+
+import numpy as np
+import pytest
+import torch
+
+import tiercel
+from tiercel import epilogues
+from tiercel.errors import TiercelTypeError, TiercelValueError
+
+RNG = np.random.default_rng(3)
+M, N, K = 9, 14, 6
+
+
+def arrays(dtype: str, *shapes):
+    return [RNG.standard_normal(shape).astype(dtype) for shape in shapes]
+
+
+CALLS = {
+    "scale": lambda a, b, c, bias: tiercel.matmul(a, b, alpha=-0.5),
+    "c": lambda a, b, c, bias: tiercel.matmul(a, b, c=c, beta=2),
+    "row": lambda a, b, c, bias: tiercel.matmul(a, b, c=bias),
+    "column": lambda a, b, c, bias: tiercel.matmul(a, b, c=c[:, :1]),
+    "all": lambda a, b, c, bias: tiercel.matmul(
+        a, b, c=c, alpha=3, bias=bias, epilogue="silu"
+    ),
+    "operands": lambda a, b, c, bias: tiercel.matmul(
+        a, b, epilogue=epilogues.residual_rms, residual=c, gamma=bias
+    )["out"],
+    "linear": lambda a, b, c, bias: tiercel.linear(
+        a, b.T, bias, epilogue=epilogues.residual, residual=c
+    ),
+    "vector": lambda a, b, c, bias: tiercel.matmul(a[0], b, alpha=2, c=bias),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_values(call, dtype: str):
+    given = arrays(dtype, (M, K), (K, N), (M, N), (N,))
+    found = call(*(torch.from_numpy(x) for x in given))
+    tolerance = 1e-5 if dtype == "f4" else 1e-13
+    np.testing.assert_allclose(found.numpy(), call(*given), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.complex64])
+def test_products_without_epilogues_use_torchs_operations(dtype):
+    a, b, c = (torch.randint(-5, 5, shape).to(dtype) for shape in ((M, K), (K, N), (M, N)))
+    assert torch.equal(tiercel.matmul(a, b, c=c, alpha=2, beta=3), 2 * (a @ b) + 3 * c)
+
+
+def test_out_may_be_c():
+    a, b, c = (torch.from_numpy(x) for x in arrays("f8", (M, K), (K, N), (M, N)))
+    wanted = a @ b + 0.5 * c
+    assert tiercel.matmul(a, b, c, c=c, beta=0.5) is c
+    torch.testing.assert_close(c, wanted)
+
+
+def test_gradients():
+    a, b, c = (torch.from_numpy(x).requires_grad_() for x in arrays("f8", (M, K), (K, N), (N,)))
+    assert torch.autograd.gradcheck(
+        lambda a, b, c: tiercel.matmul(a, b, c=c, alpha=2.0, epilogue="gelu"), (a, b, c)
+    )
+
+
+def test_a_compiled_product_computes_the_same():
+    a, b, c, bias = (torch.from_numpy(x) for x in arrays("f4", (M, K), (K, N), (M, N), (N,)))
+
+    def call(a, b, c, bias):
+        return tiercel.matmul(a, b, c=c, alpha=2.0, bias=bias, epilogue="relu")
+
+    compiled = torch.compile(call, backend="aot_eager")
+    torch.testing.assert_close(compiled(a, b, c, bias), call(a, b, c, bias))
+
+
+def test_refusals_name_the_argument():
+    a = torch.ones(3, 3)
+    with pytest.raises(TiercelTypeError, match="accurcy: neither an option"):
+        tiercel.matmul(a, a, accurcy="fast")
+    with pytest.raises(TiercelTypeError, match=r"residual: neither .* epilogue='relu'"):
+        tiercel.matmul(a, a, epilogue="relu", residual=a)
+    with pytest.raises(TiercelValueError, match="operand 'residual' is missing"):
+        tiercel.matmul(a, a, epilogue=epilogues.residual)
+    with pytest.raises(TiercelValueError, match="beta is 2 and c is missing"):
+        tiercel.matmul(a, a, beta=2)
+    with pytest.raises(TiercelTypeError, match="alpha is a str"):
+        tiercel.matmul(a, a, alpha="2")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TiercelTypeError, match="real numbers"):
+        tiercel.matmul(a, a, alpha=1j)
+    with pytest.raises(TiercelValueError, match="c"):
+        tiercel.matmul(a, a, c=torch.ones(3, 5))

@@ -1,0 +1,100 @@
+"""Calls like one that a plan of ours has run: they go to that plan at once.
+
+Judging operands, finding the plan and preparing its kernels anew takes most of the host's time for
+a call on a GPU, and depends on what ``shortcut`` knows a product by. What that does not hold (lazy
+views, modes, gradients, torch's switches) is asked here. Only for engines whose plans are
+``STEADY``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tiercel.frontends.torch import shortcut
+from tiercel.frontends.torch.engine import Engine, Request, engine_for
+from tiercel.frontends.torch.operands import followed, watched
+from tiercel.frontends.torch.products import ran
+from tiercel.options import Options
+from tiercel.planner.plan import Plan
+
+#: From a, b, bias and options to the product of two matrices or stacks; None if they do not fit.
+RequestOf = Callable[[Any, Any, Any, Options], Request | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """How a product ran: by ``plan``, with b packed for ``algorithm`` (None: not packed).
+
+    ``kinds``: what the dispatcher sees in the operands, and all of a bias; ``request_of`` makes the
+    engine's request of them, ``shape`` is the result's. ``direct``: the engine's shorter way.
+    """
+
+    engine: Engine
+    plan: Plan
+    algorithm: str | None
+    kinds: Any
+    request_of: RequestOf
+    shape: tuple[int, ...]
+    direct: Callable[..., torch.Tensor | None] | None
+
+
+def _kinds(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None) -> Any:
+    keys = torch._C._dispatch_keys
+    of_bias = None if bias is None else (bias.shape, bias.stride(), bias.dtype, bias.device)
+    return keys(a).raw_repr(), keys(b).raw_repr(), of_bias
+
+
+def run(
+    known: Known, request_of: RequestOf, a: Any, b: Any, bias: Any, options: Options
+) -> torch.Tensor | None:
+    """The product of a and b as it ran before; None where this call has to be looked at."""
+    if known.request_of is not request_of:  # xᵀy, x y and x yᵀ of the same squares
+        return None
+    if bias is not None and type(bias) not in (torch.Tensor, torch.nn.Parameter):
+        return None
+    if watched() or followed(a, b, bias) or _kinds(a, b, bias) != known.kinds:
+        return None
+    if known.engine.why_not(a.dtype):
+        return None
+    if known.direct is not None:
+        result = known.direct(a, b, bias)
+        if result is not None:
+            return result
+    request = request_of(a, b, bias, options)
+    if request is None:
+        return None
+    algorithm = None if request.packed is None else request.packed.algorithm
+    return ran(known.plan, request, known.shape) if algorithm == known.algorithm else None
+
+
+def remember(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    bias: torch.Tensor | None,
+    columns_of: int,
+    request: Request,
+    request_of: RequestOf,
+    result: torch.Tensor,
+) -> None:
+    """Let calls like this one, which a plan has just run, find it.
+
+    Not where the caller insists or wants to see a probe.
+    """
+    options, engine = request.options, engine_for(a.device.type)
+    if engine is None or not engine.STEADY or a.dtype is not request.a.dtype:
+        return
+    if options.verify or options.scheme is not None or options.batch_invariant:
+        return
+    plan = engine.plan(request)
+    if plan is None:
+        return
+    algorithm = None if request.packed is None else request.packed.algorithm
+    known = Known(
+        engine, plan, algorithm, _kinds(a, b, bias), request_of, tuple(result.shape),
+        engine.direct(plan, request, (a, b, bias), result),
+    )  # fmt: skip
+    shortcut.keep(known, a, b, bias, columns_of, options)

@@ -27,7 +27,7 @@ from typing import Any
 import click
 import torch
 import torch.nn.functional as F
-from h200_gemm import Player, sustained
+from h200_gemm import Player, provenance, sustained
 
 import tiercel
 from tiercel import epilogues as ep
@@ -290,10 +290,7 @@ def main(
     compile_all(model, sizes, options)
     click.echo(f"compiled in {time.perf_counter() - begin:.0f} s")
     result: dict[str, Any] = {
-        "machine": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "command": " ".join(["python", *sys.argv]),
+        **provenance(),
         "cases": [],
     }
     for M in sizes:

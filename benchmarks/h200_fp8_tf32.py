@@ -10,8 +10,6 @@ against float64.
 from __future__ import annotations
 
 import json
-import platform
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +17,7 @@ from typing import Any
 
 import click
 import torch
-from h200_gemm import compared
+from h200_gemm import compared, provenance
 
 from tiercel.targets.hopper import gemm, gemm_scaled
 
@@ -109,13 +107,7 @@ def main(out: Path, sets: str, limit: float) -> None:
     """Measure, print and write."""
     begin = time.perf_counter()
     torch.backends.cuda.matmul.allow_tf32 = True
-    result: dict[str, Any] = {
-        "machine": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "python": platform.python_version(),
-        "command": " ".join(["python", *sys.argv]),
-    }
+    result: dict[str, Any] = provenance()
     for name in sets.split(","):
         cases, sizes = SETS[name]
         result[name] = []

@@ -225,6 +225,17 @@ CASES: dict[str, tuple[list[Any], Callable[[Any], dict[str, Any]]]] = {
 }
 
 
+def provenance() -> dict[str, Any]:
+    """What a result has to name: the machine, the versions and the command."""
+    return {
+        "machine": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "python": platform.python_version(),
+        "command": " ".join(["python", *sys.argv]),
+    }
+
+
 @click.command()
 @click.option("--out", type=click.Path(path_type=Path), required=True)
 @click.option("--sets", default="host,small,plain,other", help="what to measure, in this order")
@@ -232,13 +243,7 @@ CASES: dict[str, tuple[list[Any], Callable[[Any], dict[str, Any]]]] = {
 def main(out: Path, sets: str, limit: float) -> None:
     """Measure, print and write."""
     begin = time.perf_counter()
-    result: dict[str, Any] = {
-        "machine": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "python": platform.python_version(),
-        "command": " ".join(["python", *sys.argv]),
-    }
+    result: dict[str, Any] = provenance()
     for name in sets.split(","):
         if name == "host":
             result[name] = host_overhead()

@@ -11,9 +11,7 @@ Calls are replayed from CUDA graphs, so that no host is measured; interleaved an
 from __future__ import annotations
 
 import json
-import platform
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +19,7 @@ from typing import Any, NamedTuple
 
 import click
 import torch
-from h200_gemm import SETS_BYTES, Player, interleaved, sustained
+from h200_gemm import SETS_BYTES, Player, interleaved, provenance, sustained
 
 import tiercel
 
@@ -121,11 +119,7 @@ def main(out: Path, limit: float, steady: int) -> None:
     torch.manual_seed(0)
     begin = time.perf_counter()
     result: dict[str, Any] = {
-        "machine": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "python": platform.python_version(),
-        "command": " ".join(["python", *sys.argv]),
+        **provenance(),
         "cases": [],
     }
     for i, case in enumerate(CASES):

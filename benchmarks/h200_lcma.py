@@ -11,8 +11,6 @@ combined in the call.
 from __future__ import annotations
 
 import json
-import platform
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -20,7 +18,7 @@ from typing import Any
 
 import click
 import torch
-from h200_gemm import Operands, Player, compared
+from h200_gemm import Operands, Player, compared, provenance
 
 from tiercel import schemes
 from tiercel.frontends.torch import cuda_fused
@@ -90,11 +88,7 @@ def main(out: Path, limit: float) -> None:
     """Measure, print and write."""
     begin = time.perf_counter()
     result: dict[str, Any] = {
-        "machine": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "python": platform.python_version(),
-        "command": " ".join(["python", *sys.argv]),
+        **provenance(),
         "shapes": [],
         "schemes": [],
     }

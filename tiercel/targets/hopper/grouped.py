@@ -13,7 +13,7 @@ from tiercel.targets.hopper import grouped_epilogue
 from tiercel.targets.hopper.config import ITEM_BYTES, MOST_GROUPS, Tile
 from tiercel.targets.hopper.driver import Arguments, multiprocessors
 from tiercel.targets.hopper.grouped_epilogue import Bound, bound, columns_of
-from tiercel.targets.hopper.launch import Launch, Runnable
+from tiercel.targets.hopper.launch import Launch, Runnable, remember
 from tiercel.targets.hopper.operand import ALIGNMENT, Matrix, of_tensor, output
 from tiercel.targets.hopper.product import (
     NOTHING,
@@ -38,7 +38,6 @@ TILE = Tile(128, 128, 6, "pingpong", cluster_n=2)
 NO_OPERANDS: Mapping[str, Any] = {}
 
 _ready: dict[Any, Runnable] = {}
-MOST_READY = 4096
 
 
 def grouped_gemm(
@@ -78,10 +77,7 @@ def grouped_gemm(
     )  # fmt: skip
     ready = _ready.get(key)
     if ready is None:
-        ready = _prepared(a, b, offsets, out, config, epilogue, operands)
-        if len(_ready) >= MOST_READY:  # addresses may never come again
-            _ready.clear()
-        _ready[key] = ready
+        ready = remember(_ready, key, _prepared(a, b, offsets, out, config, epilogue, operands))
     run(ready, a, stream)
     return out
 

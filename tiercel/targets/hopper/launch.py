@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from tiercel.targets.hopper.config import THREADS
 from tiercel.targets.hopper.driver import Arguments, Kernel
@@ -39,3 +39,17 @@ class Sequence:
     def run(self, stream: int) -> None:
         for step in self.steps:
             step.run(stream)
+
+
+Made = TypeVar("Made")
+
+#: Prepared calls that are kept of each kind.
+MOST_READY = 4096
+
+
+def remember(kept: dict[Any, Made], key: Any, made: Made) -> Made:
+    """Keep what was prepared, not without end: shapes and addresses may never come again."""
+    if len(kept) >= MOST_READY:
+        kept.clear()
+    kept[key] = made
+    return made

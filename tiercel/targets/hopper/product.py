@@ -13,7 +13,7 @@ from tiercel.targets.hopper import classical, heuristic, split, tf32_operands
 from tiercel.targets.hopper.compile import cubin
 from tiercel.targets.hopper.config import ITEM_BYTES, OUTPUTS, Config, Tile
 from tiercel.targets.hopper.driver import Arguments, Kernel, multiprocessors
-from tiercel.targets.hopper.launch import Launch, Runnable, Sequence
+from tiercel.targets.hopper.launch import Launch, Runnable, Sequence, remember
 from tiercel.targets.hopper.operand import Matrix, of_tensor, oriented, output
 from tiercel.targets.hopper.params import Params
 
@@ -70,10 +70,7 @@ def gemm(
     key = (key_of(a), key_of(b), key_of(out), key_of(c), key_of(work), alpha, beta, tile)
     ready = _ready.get(key)
     if ready is None:
-        ready = _prepared(a, b, out, c, work, alpha, beta, tile)
-        if len(_ready) >= 4096:  # addresses may never come again
-            _ready.clear()
-        _ready[key] = ready
+        ready = remember(_ready, key, _prepared(a, b, out, c, work, alpha, beta, tile))
     run(ready, a, stream)
     return out
 

@@ -10,14 +10,13 @@ from tiercel.lower.epilogue import Epilogue
 from tiercel.targets.hopper.arrivals import arrivals
 from tiercel.targets.hopper.config import Tile
 from tiercel.targets.hopper.epilogue_plan import EpiloguePlan, finished, plan
-from tiercel.targets.hopper.launch import Launch
+from tiercel.targets.hopper.launch import Launch, remember
 from tiercel.targets.hopper.operand import of_tensor
 from tiercel.targets.hopper.product import check, check_devices
 
 if TYPE_CHECKING:
     import torch
 
-MOST_READY = 4096  # plans and launches that are kept
 _plans: dict[Any, EpiloguePlan] = {}
 _ready: dict[Any, Launch] = {}
 
@@ -53,7 +52,7 @@ def gemm_epilogue(
     )  # fmt: skip
     planned = _plans.get(key)
     if planned is None:
-        planned = _remember(_plans, key, _planned(a, b, epilogue, operands, config))
+        planned = remember(_plans, key, _planned(a, b, epilogue, operands, config))
     made = {
         name: torch.empty(shape, dtype=getattr(torch, dtype), device=a.device)
         for kind in (planned.outputs, planned.partials, planned.results)
@@ -74,7 +73,7 @@ def gemm_epilogue(
     if work is None:
         matrices = of_tensor(a, "a"), of_tensor(b, "b")
         work = planned.launch(*matrices, made, operands, counters, alpha, device)
-        _remember(_ready, known, work)
+        remember(_ready, known, work)
     if torch._C._cuda_getDevice() == device:
         work.run(stream)
     else:
@@ -111,10 +110,3 @@ def _kind(x: torch.Tensor | float | None) -> Any:
     if x is None or isinstance(x, (int, float)):
         return x is None
     return x.dtype, x.shape, x.stride(), x.get_device(), x.data_ptr() % 16
-
-
-def _remember(kept: dict[Any, Any], key: Any, value: Any) -> Any:
-    if len(kept) >= MOST_READY:  # shapes and addresses may never come again
-        kept.clear()
-    kept[key] = value
-    return value

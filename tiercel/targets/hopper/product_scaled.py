@@ -12,7 +12,7 @@ from tiercel.targets.hopper import classical, heuristic
 from tiercel.targets.hopper.compile import cubin
 from tiercel.targets.hopper.config import Config, Tile
 from tiercel.targets.hopper.driver import Arguments, Kernel, multiprocessors
-from tiercel.targets.hopper.launch import Launch
+from tiercel.targets.hopper.launch import Launch, remember
 from tiercel.targets.hopper.operand import of_tensor, output
 from tiercel.targets.hopper.product import (
     NOTHING,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import torch
 
 _ready: dict[Any, Launch] = {}
-MOST_READY = 4096
 
 
 def gemm_scaled(
@@ -61,10 +60,9 @@ def gemm_scaled(
     )  # fmt: skip
     ready = _ready.get(key)
     if ready is None:
-        ready = _prepared(a, b, scale_a, scale_b, out, fast_accumulation, config)
-        if len(_ready) >= MOST_READY:  # addresses may never come again
-            _ready.clear()
-        _ready[key] = ready
+        ready = remember(
+            _ready, key, _prepared(a, b, scale_a, scale_b, out, fast_accumulation, config)
+        )
     run(ready, a, stream)
     return out
 

@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 #: Not collected without PyTorch, rather than skipped: CI has a second lane that installs it.
-_NEED_TORCH = ["tests/frontends/torch", "tiercel/frontends/torch", "tests/gpu"]
+_NEED_TORCH = [
+    "tests/frontends/torch",
+    "tests/gpu",
+    "tiercel/frontends/torch",
+    "tiercel/bench/gpu_candidates.py",
+]
 #: PyTorch's CUDA builds bring Triton along, its CPU builds do not.
 _NEED_TRITON = ["tests/targets/gpu", "tiercel/targets/gpu", "tests/gpu"]
 #: The kernels for GPUs are compiled where NVIDIA's compiler comes as a wheel.

@@ -1,58 +1,10 @@
-"""The verdict on data and packed operands, in Triton's interpreter."""
-
-import math
-from dataclasses import replace
+"""A packed operand that has changed, in Triton's interpreter."""
 
 import pytest
 import torch
 
-from tiercel.lower.program import lower
 from tiercel.schemes import get
-from tiercel.targets.gpu import guard, pack, product, verdict
-
-LIMITS = guard.limits(lower(get("winograd")), "bfloat16", 256)
-FLOOR = 2.0**-13
-
-
-@pytest.fixture(scope="module")
-def b() -> torch.Tensor:
-    return torch.randn(256, 64, generator=torch.Generator().manual_seed(0)).bfloat16()
-
-
-@pytest.fixture
-def a() -> torch.Tensor:
-    return torch.randn(64, 256, generator=torch.Generator().manual_seed(1)).bfloat16()
-
-
-def judged(a, b, now=None, limits=LIMITS, floor=FLOOR) -> list[int]:
-    """The flags after the verdict on a and b, which may ``now`` be another matrix."""
-    flags = torch.tensor([0, 7], dtype=torch.int32)
-    record, samples = verdict.record_of(b, along_rows=False), verdict.samples_of(b)
-    verdict.judge(flags, a, record, b if now is None else now, samples, limits, floor)
-    return flags.tolist()
-
-
-def test_ordinary_data_pass(a, b):
-    assert judged(a, b) == judged(a.mT.contiguous().mT, b) == [0, 7]
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_values_that_are_not_finite_do_not(a, b, value):
-    a[3, 5] = value
-    assert judged(a, b) == [1, 7]
-
-
-def test_scales(a, b):
-    assert judged(a * 1e-7, b) == [1, 7]  # below float16
-    assert judged(a * 1e-7, b, floor=0.0) == [0, 7]
-    a[:3] *= 1000
-    assert judged(a, b) == [1, 7]
-    assert judged(a, b, limits=replace(LIMITS, limit=math.inf)) == [0, 7]
-
-
-def test_a_changed_operand_is_noticed(a, b):
-    assert judged(a, b, now=b.clone()) == [0, 7]
-    assert judged(a, b, now=b * 2) == [1, 7]
+from tiercel.targets.gpu import pack, product, verdict
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64])

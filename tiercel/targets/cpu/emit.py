@@ -19,7 +19,7 @@ from typing import Any
 
 from llvmlite import ir
 
-I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
+I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 F16, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 PTR = ir.PointerType()
 VOID = ir.VoidType()
@@ -227,9 +227,6 @@ class Function:
 
     def ceil_div(self, x: Val, y: Val | int) -> Val:
         return (x + (y - 1)) // y
-
-    def undef(self, ty: ir.Type) -> Val:
-        return Val(self, ir.Constant(ty, ir.Undefined))
 
     def stack(self, ty: ir.Type, count: int, align: int = 64) -> Val:
         """A stack array of ``count`` elements, allocated once on entry."""

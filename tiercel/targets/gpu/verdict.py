@@ -1,8 +1,6 @@
-"""The guard's verdict for a kernel of another target: a flag that lets its fallback run.
+"""What a packed operand's guard needs: its record, and samples that tell when it has changed.
 
-The statistics are those of ``guard.py``. Beside them, two faults are looked for: magnitudes below
-what an unscaled float16 plane resolves, and a packed operand that is no longer what it was packed
-from. (torch counts changes in place, but not those through ``.data``.)
+torch counts changes in place, but not those through ``.data``.
 """
 
 # Kernels have the syntax of Python, not its types.
@@ -20,31 +18,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from tiercel.lower.recipe import Guard
 from tiercel.targets.gpu import planes
-from tiercel.targets.gpu.guard import refused
 from tiercel.targets.gpu.launch import ALIGNMENT, Launch, Memory, current_stream, stand_in
 from tiercel.targets.gpu.operand import NAMES, operand
 from tiercel.targets.gpu.steps import Layout, as_stored, record
 
 #: Elements of a packed operand that are compared with what they were.
 SAMPLES = 256
-
-
-@triton.jit
-def raise_flag(
-    flag, extremes_a, extremes_b, limit: tl.float64, headroom: tl.float64, floor: tl.float64,
-    source, places, values,
-    SAMPLES: tl.constexpr,
-):  # fmt: skip
-    """``flag[0] = 1`` where the fallback must run; else it stays as it is."""
-    top = tl.full((), float("inf"), tl.float32).to(tl.int32, bitcast=True)
-    least_a = (top - tl.load(extremes_a + 1)).to(tl.float32, bitcast=True)
-    bad = refused(extremes_a, extremes_b, limit, headroom, tl.float32)
-    i = tl.arange(0, SAMPLES)
-    changed = tl.load(source + tl.load(places + i)) != tl.load(values + i)
-    if bad | (least_a < tl.cast(floor, tl.float32)) | (tl.max(changed.to(tl.int32)) > 0):
-        tl.store(flag, 1)
 
 
 @triton.jit
@@ -110,31 +90,6 @@ def _checking(tensors: tuple[Kind, ...]) -> tuple[Launch]:
         Launch(
             spoil, 1, record, source, places, values,
             NAN=NAN[record.dtype], SAMPLES=SAMPLES, num_warps=4,
-        ),
-    )  # fmt: skip
-
-
-def judge(
-    flag: Tensor, a: Tensor, record_b: Tensor, b: Tensor, samples: tuple[Tensor, Tensor],
-    limits: Guard, floor: float,
-) -> None:  # fmt: skip
-    """Set ``flag[0]`` to 1 if a scheme must not multiply a (M, K) by the packed b; waits for none.
-
-    ``floor``: least mean magnitude of a segment of A. ``samples``: of b when it was packed.
-    """
-    record_a = _empty_record(a)
-    _run(_measuring(Layout.of(a), True), (a, record_a))
-    tensors = (flag, record_a, record_b, b, *samples)
-    _run(_judging(_kinds(tensors), limits, floor), tensors)
-
-
-@lru_cache(maxsize=512)
-def _judging(tensors: tuple[Kind, ...], limits: Guard, floor: float) -> tuple[Launch]:
-    flag, record_a, record_b, source, places, values = _stand_ins(tensors)
-    return (
-        Launch(
-            raise_flag, 1, flag, record_a, record_b, limits.limit, limits.headroom, floor,
-            source, places, values, SAMPLES=SAMPLES, num_warps=4,
         ),
     )  # fmt: skip
 

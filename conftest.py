@@ -10,10 +10,13 @@ import pytest
 
 #: Not collected without PyTorch, rather than skipped: CI has a second lane that installs it.
 _NEED_TORCH = [
+    "tests/commands/test_measure_gpu.py",
+    "tests/commands/test_tune_model.py",
     "tests/frontends/torch",
     "tests/gpu",
-    "tiercel/frontends/torch",
     "tiercel/bench/gpu_candidates.py",
+    "tiercel/bench/model_layers.py",
+    "tiercel/frontends/torch",
 ]
 #: PyTorch's CUDA builds bring Triton along, its CPU builds do not.
 _NEED_TRITON = ["tests/targets/gpu", "tiercel/targets/gpu", "tests/gpu"]

@@ -290,10 +290,10 @@ def scaled_matmul(
     Raises ``TiercelValueError`` or ``TiercelTypeError`` for shapes and dtypes that do not fit, and
     where a derivative is asked for.
 
-    >>> import torch
-    >>> a = torch.tensor([[1.0, 2.0]]).to(torch.float8_e4m3fn)
-    >>> scaled_matmul(a, a.t(), torch.tensor(0.5), torch.tensor(10.0))
-    tensor([[25.]], dtype=torch.bfloat16)
+    For example, with one scale for each operand::
+
+        a = torch.tensor([[1.0, 2.0]]).to(torch.float8_e4m3fn)
+        tiercel.scaled_matmul(a, a.t(), torch.tensor(0.5), torch.tensor(10.0))  # [[25]], bfloat16
     """
     try:
         if any(type(x).__module__.partition(".")[0] == "torch" for x in (a, b)):

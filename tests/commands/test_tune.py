@@ -8,30 +8,16 @@ from click.testing import CliRunner, Result
 
 from tiercel import runtime
 from tiercel.bench import candidates
-from tiercel.bench.model_layers import model_cases
 from tiercel.cli import main
 from tiercel.planner import winners
-from tiercel.planner.machine import keep
+
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 SHAPES = ["--shapes", "200x210x220,208", "--dtype", "f32", "--threads", "1", "--seconds", "0.01"]
 
 
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, list(arguments), prog_name="tiercel")
-
-
-@pytest.fixture(autouse=True)
-def own_cache(empty_cache: Path, monkeypatch: pytest.MonkeyPatch):
-    """A cache that holds profiles of this machine and no measured product."""
-    monkeypatch.undo()
-    profile = [runtime.machine((dtype,)) for dtype in runtime.DTYPES]
-    monkeypatch.setenv("TIERCEL_CACHE_DIR", str(empty_cache))
-    for machine in profile:
-        keep(machine)
-    runtime.forget()
-    yield
-    monkeypatch.undo()
-    runtime.forget()
 
 
 def test_products_are_measured_once_and_then_used(monkeypatch: pytest.MonkeyPatch):
@@ -101,45 +87,6 @@ def test_map(tmp_path: Path):
     result = run("map", *arguments, "-o", str(path))
     assert result.exit_code == 0, result.output
     assert path.stat().st_size > 5000
-
-
-def two_layers():
-    """A model for ``--model``."""
-    from torch import nn
-
-    return nn.Sequential(nn.Linear(192, 200), nn.ReLU(), nn.Linear(200, 208), nn.Linear(192, 200))
-
-
-def test_a_model_s_layers_are_measured():
-    options = ["--rows", "64", "--rows", "96", "--threads", "1", "--seconds", "0.01"]
-    result = run("tune", "--model", f"{__name__}:two_layers", *options)
-    assert result.exit_code == 0, result.output
-    known = winners.known(runtime.machine(("float32",)).fingerprint).values()
-    assert {(m.M, m.N, m.K, m.layout_b) for m in known} == {
-        (M, N, K, "col") for M in (64, 96) for N, K in ((200, 192), (208, 200))
-    }
-
-
-def test_a_config_of_transformers_is_a_model(tmp_path: Path):
-    config = tmp_path / "config.json"
-    sizes = {"hidden_size": 64, "intermediate_size": 160, "vocab_size": 96}
-    heads = {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
-    facts = {"model_type": "llama", **sizes, **heads}
-    config.write_text(json.dumps(facts))
-    cases = model_cases(str(config), [256])
-    assert {(c.n, c.k) for c in cases} == {(64, 64), (32, 64), (160, 64), (64, 160), (96, 64)}
-
-
-@pytest.mark.parametrize("text", ["no.such.module:model", "json:nothing", "missing.json"])
-def test_other_models_are_refused(text: str):
-    result = run("tune", "--model", text)
-    assert result.exit_code == 1
-    assert "write MODULE:FUNCTION" in result.output
-
-
-def test_what_makes_no_model_is_refused():
-    result = run("tune", "--model", "os:getcwd")
-    assert "os:getcwd made a str" in result.output
 
 
 def test_a_limit_ends_the_measuring():

@@ -51,7 +51,7 @@ def layer_cases(model: Any, rows: Sequence[int]) -> list[Case]:
 
 def build(text: str) -> Any:
     """The model that ``text`` names, on the meta device."""
-    torch = require("torch", "a model's layers")
+    torch = require("torch", "a model's layers", "'tiercel[torch]'")
     path = Path(text)
     with torch.device("meta"):
         model = _configured(path) if path.suffix == ".json" else _called(text)
@@ -69,7 +69,7 @@ def _called(text: str) -> Any:
 
 
 def _configured(path: Path) -> Any:
-    transformers = require("transformers", "a model of its configuration")
+    transformers = require("transformers", "a model of its configuration", "transformers")
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
         config = transformers.AutoConfig.for_model(**facts)

@@ -8,8 +8,8 @@ from types import ModuleType
 from tiercel.errors import TiercelRuntimeError
 
 
-def require(module: str, purpose: str) -> ModuleType:
-    """Import ``module``, or say in one line what to install.
+def require(module: str, purpose: str, install: str = "'tiercel[bench]'") -> ModuleType:
+    """Import ``module``, or say in one line what pip has to install.
 
     >>> require("json", "results").__name__
     'json'
@@ -19,5 +19,5 @@ def require(module: str, purpose: str) -> ModuleType:
     except ModuleNotFoundError:
         package = module.partition(".")[0]
         raise TiercelRuntimeError(
-            f"{purpose} needs {package}, which is not installed; pip install 'tiercel[bench]'"
+            f"{purpose} needs {package}, which is not installed; pip install {install}"
         ) from None

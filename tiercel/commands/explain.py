@@ -90,6 +90,9 @@ def _measured(plan: Any, seconds: float) -> dict[str, float]:
 
         runnable = [c for c in plan.candidates if c.recipe is not None or c.algorithm == "vendor"]
         return candidates.measure(plan, runnable, seconds=seconds)
+    from tiercel.bench.optional import require
+
+    require("torch", "measuring on a GPU", "'tiercel[torch]'")
     from tiercel.bench import gpu_candidates
 
     gpu_candidates.require_device(plan.machine.name)

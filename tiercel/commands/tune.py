@@ -19,6 +19,7 @@ from tiercel.bench import candidates, regret, shapes, tuned
 from tiercel.bench.case import Case, canonical_dtype
 from tiercel.bench.environment import usable_cores
 from tiercel.bench.model_layers import model_cases
+from tiercel.bench.optional import require
 from tiercel.errors import TiercelValueError
 from tiercel.planner import winners
 from tiercel.planner.problem import DTYPES, SHORT_NAMES
@@ -139,6 +140,7 @@ def _place(device: str) -> Any:
     """The module that knows the machine and measures candidates on the device."""
     if device == "cpu":
         return candidates
+    require("torch", "measuring on a GPU", "'tiercel[torch]'")
     from tiercel.bench import gpu_candidates
 
     gpu_candidates.require_device()

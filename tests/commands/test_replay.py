@@ -14,8 +14,8 @@ from tiercel.schemes.catalogue import FOUND as FOUND_FOLDER
 
 FOUND = sorted(path.stem.rsplit("-", 1)[0] for path in Path(FOUND_FOLDER).glob("*.json"))
 
-# Their ranks came from searches that the present one, and the present catalogue, do not repeat.
-EARLIER = {"lean-3x4x5", "lean-3x5x5"}
+# They came from searches that the present one, and the present catalogue, do not repeat.
+EARLIER = {"lean-2x5x5", "lean-3x4x5", "lean-3x5x5"}
 
 
 def invoke(*arguments: str) -> Result:

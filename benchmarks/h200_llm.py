@@ -6,9 +6,9 @@ The models are those of ``examples/decoder.py``: the layers of Llama 3 with rand
 them, for a model's layers are alike. Each case has two models that share their weights; one is
 patched. Runs alternate (torch, tiercel, torch, ...), each timed by events from an idle GPU, and the
 median of the paired ratios counts; *sustained* ratios are of blocks in which each model runs alone.
-The linear layers of a forward pass are timed between hooks, those of a training step by themselves:
-forward and backward of every linear layer of a block on inputs of its own. Prefill ends with the
-logits of the last token. TF32 is off.
+*linear*: every linear layer of a block by itself, forward (and backward, of a training step), on
+random inputs that layers share where the model's do; *linear_in_model*: the time between hooks of
+all linear layers of a forward pass. Prefill ends with the logits of the last token. TF32 is off.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from typing import Any
 
 import click
 import torch
-from torch import nn
 
 import tiercel
 
@@ -101,21 +100,33 @@ def work_of(case: Case, model: Decoder) -> Callable[[], Any]:
 
 
 def linear_work(case: Case, model: Decoder) -> Callable[[], None]:
-    """Forward and backward of every linear layer of a block, each on an input of its own."""
-    layers = [x for x in model.blocks[0].modules() if isinstance(x, nn.Linear)]
-    pairs = []
-    for layer in layers:
-        N, K = layer.weight.shape
-        kind = {"device": "cuda", "dtype": layer.weight.dtype}
-        x = torch.randn(case.tokens, K, **kind, requires_grad=True)
-        pairs.append((layer, x, torch.randn(case.tokens, N, **kind)))
+    """The linear layers of a block, forward and, of a training step, backward."""
+    attention, feed = model.blocks[0].attention, model.blocks[0].feed_forward
+    train = case.kind == "train"
+    kind = {"device": "cuda", "dtype": attention.query.weight.dtype}
+    work = []
+    for layers in (
+        (attention.query, attention.key, attention.value),
+        (attention.output,),
+        (feed.gate, feed.up),
+        (feed.down,),
+    ):
+        x = torch.randn(case.tokens, layers[0].in_features, **kind, requires_grad=train)
+        for layer in layers:
+            gradient = torch.randn(case.tokens, layer.out_features, **kind) if train else None
+            work.append((layer, x, gradient))
 
-    def work() -> None:
-        for layer, x, gradient in pairs:
+    def forward() -> None:
+        with torch.no_grad():
+            for layer, x, _ in work:
+                layer(x)
+
+    def both() -> None:
+        for layer, x, gradient in work:
             x.grad = layer.weight.grad = None
             layer(x).backward(gradient)
 
-    return work
+    return both if train else forward
 
 
 def once(work: Callable[[], object]) -> float:
@@ -179,17 +190,17 @@ def measure(case: Case) -> dict[str, Any]:
         work()
     packed = torch.cuda.memory_allocated() - before
     result = {**asdict(case), "end_to_end": paired(works, case.pairs)}
-    if case.kind == "train":
+    if case.kind != "decode":
         alone = linear_work(case, both[0]), linear_work(case, both[1])
-        for work in alone:
+        for work in alone * 2:
             work()
         result["linear"] = paired(alone, case.pairs)
-    else:
+    if case.kind != "train":
         logits = [work().float() for work in works]
         result["logits_apart"] = ((logits[0] - logits[1]).norm() / logits[0].norm()).item()
     result["peak_bytes"] = {"torch": peak(works[0]), "tiercel": peak(works[1])}
     if case.kind == "prefill":
-        result["linear"] = linear_layers(both, works, case.pairs)
+        result["linear_in_model"] = linear_layers(both, works, case.pairs)
     result["packed_bytes"] = {"reported": report.packed_bytes, "allocated": packed}
     result["plans"] = plans(report)
     tiercel.unpatch(both[1])
@@ -216,7 +227,7 @@ def smi(fields: str) -> str:
 def shown(result: dict[str, Any]) -> str:
     """One line."""
     parts = [f"{result['kind']:8}{result['model']:12}{result['dtype']:9}{result['tokens']:6}"]
-    for name in ("linear", "end_to_end"):
+    for name in ("linear", "linear_in_model", "end_to_end"):
         if name in result:
             x = result[name]
             ratios = " ".join(f"{x[k]:.3f}" for k in ("interleaved", "sustained") if k in x)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tiercel.counters import last_plan, stats
     from tiercel.lower.epilogue import epilogue
     from tiercel.runtime import machine, release_workspace
+    from tiercel.targets.hopper.occupancy import set_num_sms
 
 __version__ = "0.1.0"
 
@@ -47,6 +48,7 @@ _LATER = {
     "machine": "tiercel.runtime",
     "release_workspace": "tiercel.runtime",
     "schemes": "tiercel.schemes",
+    "set_num_sms": "tiercel.targets.hopper.occupancy",
     "stats": "tiercel.counters",
 }
 
@@ -70,6 +72,7 @@ __all__ = [
     "release_workspace",
     "scaled_matmul",
     "schemes",
+    "set_num_sms",
     "stats",
     "unpatch",
 ]

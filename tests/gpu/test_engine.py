@@ -167,6 +167,23 @@ def test_data_that_a_scheme_must_not_touch(weight, data):
     assert (apart <= 5e-3 * vendors[rows].float().norm(dim=1)).all()
 
 
+def test_layers_that_share_an_input_combine_it_once():
+    K, N, rows = 4096, 8192, 8192
+    layers = torch.nn.ModuleList(torch.nn.Linear(K, N, bias=False, device="meta") for _ in range(3))
+    for i, layer in enumerate(layers):
+        w = normal(N, K, dtype=torch.bfloat16, seed=i) / K**0.5
+        layer.weight = torch.nn.Parameter(w, requires_grad=False)
+    x = normal(rows, K, dtype=torch.bfloat16, seed=9)
+    with torch.no_grad(), tiercel.patch(layers, pack_weights=True):
+        # The second and third round write to x: once as torch counts, once for every weight.
+        for change in (lambda: None, lambda: x.mul_(-2), lambda: x.copy_(x.flip(0))):
+            change()
+            for layer in layers:
+                vendors = F.linear(x, layer.weight)
+                ours = relative(layer(x), x, layer.weight.t())
+                assert ours <= 1.10 * relative(vendors, x, layer.weight.t())
+
+
 def test_nan_stays_in_its_row():
     a, b = normal(4096, 4096, dtype=torch.float32), normal(4096, 4096, dtype=torch.float32, seed=1)
     assert algorithm(a, b) != "vendor"

@@ -6,11 +6,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+import tiercel
 from tiercel import counters
-from tiercel.frontends.torch import cuda, cuda_direct
+from tiercel.frontends.torch import cuda, cuda_direct, cuda_run, repeated, summand
 from tiercel.frontends.torch.engine import Request
 from tiercel.options import checked_options
 from tiercel.planner.gpu import required
+from tiercel.targets import gpu
 from tiercel.targets.gpu import ready
 
 
@@ -87,3 +89,33 @@ def test_what_needs_more_than_launches_has_none(work):
     plan, _ = repeating(x, w)
     vendor = plan.choosing("vendor")
     assert cuda_direct.direct(vendor, Request(x, w.t(), None, checked_options()), (), x) is None
+
+
+def test_a_summand_is_added_by_the_scheme(work, monkeypatch):
+    a, b, c = (torch.randn(256, 256) for _ in range(3))
+    plan, _ = repeating(a, b.t())
+    known = repeated.Known(
+        cuda,
+        plan,
+        None,
+        repeated.kinds(a, b, None),
+        None,
+        (256, 256),
+        None,  # type: ignore[arg-type]
+    )
+    added = []
+
+    def product(a, b, scheme, levels, out, c, alpha, beta, workspace):
+        added.append((scheme, levels))
+        return torch.addmm(c, a, b, alpha=alpha, beta=beta, out=out)
+
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(cuda, "why_not", lambda dtype: "")
+    monkeypatch.setattr(summand, "look_up", lambda *operands: known)
+    monkeypatch.setattr(gpu, "product", product)
+    torch.testing.assert_close(tiercel.matmul(a, b, c=c, alpha=2), 2 * (a @ b) + c)
+    wanted = a @ b - c
+    assert tiercel.matmul(a, b, c, c=c, beta=-1) is c
+    torch.testing.assert_close(c, wanted)
+    assert added == [cuda_run.settings(plan, None)[:2]] * 2
+    assert counters.last_plan() is plan

@@ -1,6 +1,7 @@
 """The CUDA engine's decisions, without a GPU: a known profile, and recorders instead of kernels."""
 
 import math
+from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ from tiercel.frontends.torch.cuda_packed import Packed
 from tiercel.frontends.torch.engine import Request
 from tiercel.frontends.torch.epilogue import with_epilogue
 from tiercel.options import DEFAULT, checked_options
+from tiercel.targets.hopper import driver
 
 
 class Device:
@@ -191,7 +193,7 @@ def test_last_rows_that_do_not_divide_are_torchs(device, monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_device", lambda: -1)
     rows = []
 
-    def multiply(a, out, any_scale):
+    def multiply(a, out, any_scale, tracked):
         rows.append((len(a), any_scale))
         torch.mm(a, w.t(), out=out)
 
@@ -237,18 +239,20 @@ def test_launches_are_prepared_once_for_the_same_addresses(monkeypatch):
 
     def prepare(a, operand, out, judge, memory=None):
         prepared.append(memory)
-        sizes = (64, 0, 32, 16)
+        sizes = (64, 0, 32)
         made = memory or fused_product.Workspace(
             *(a.new_empty(x) for x in sizes), a.new_zeros(4, dtype=torch.int32)
         )
-        return SimpleNamespace(workspace=made)
+        launch = SimpleNamespace(workspace=made, before=())
+        launch.addresses_only = lambda: launch
+        return launch
 
     from tiercel.targets.hopper import fused_product
 
     monkeypatch.setattr(fused_product, "prepare", prepare)
     a, out = torch.empty(8, 8), torch.empty(8, 8)
     kept = [weight._launch(a, out, False)]
-    assert [x.numel() for x in kept[0][1]] == [64, 0, 32, 16, 4]
+    assert [x.numel() for x in kept[0][1]] == [64, 0, 32, 4]
     kept.append(weight._launch(a, out, False))
     assert len(prepared) == 2  # the first call has found the sizes
     place = next(iter(weight._ready))
@@ -295,6 +299,25 @@ def test_why_not(device, monkeypatch):
     assert (
         cuda.why_not_packed(torch.empty(2, 2, dtype=torch.int32)) == "no packed form of torch.int32"
     )
+
+
+@pytest.mark.parametrize("capturing", [False, True])
+def test_cublas_begins_before_the_first_product(capturing, monkeypatch):
+    done = []
+
+    @contextmanager
+    def allowed():
+        done.append("allowed")
+        yield
+        done.append("forbidden")
+
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_blas_handle", lambda: done.append("begun"))
+    monkeypatch.setattr(cuda_machine, "capturing", lambda: capturing)
+    monkeypatch.setattr(cuda_machine, "find_spec", lambda name: True)
+    monkeypatch.setattr(driver, "allowed_while_capturing", allowed)
+    cuda.begin()
+    assert done == (["allowed", "begun", "forbidden"] if capturing else ["begun"])
 
 
 def test_tf32_follows_torchs_switches():

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
 
 import tiercel
 from tiercel.errors import TiercelTypeError
+from tiercel.frontends.torch import forward
 
 
 @pytest.fixture
@@ -166,6 +168,18 @@ def test_subclasses_that_compute_as_linear_does(kernel_runs):
     weighted(x).sum().backward()
     assert all(parameter.grad is not None for parameter in weighted.parameters())
     assert kernel_runs
+
+
+def test_few_rows_go_to_torch_at_once(monkeypatch):
+    layer, x = nn.Linear(32, 16), torch.randn(2, 3, 32)
+    wanted = layer(x)
+    tiercel.patch(layer)
+    assert torch.equal(layer(x), wanted)
+    monkeypatch.setattr(forward, "linear", None)  # is not asked again
+    assert torch.equal(layer(x), wanted)
+    layer.weight = nn.Parameter(2 * layer.weight.detach())
+    parametrize.register_parametrization(layer, "bias", nn.Identity())
+    torch.testing.assert_close(layer(x), nn.functional.linear(x, layer.weight, layer.bias))
 
 
 def test_report_shows_the_rows_seen_and_their_plans():

@@ -20,6 +20,9 @@ class Fake:
         self.planned = self.ran = 0
         self.reason = ""
 
+    def begin(self):
+        pass
+
     def why_not(self, dtype):
         return self.reason
 

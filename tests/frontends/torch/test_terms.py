@@ -89,3 +89,33 @@ def test_refusals_name_the_argument():
         tiercel.matmul(a, a, alpha=1j)
     with pytest.raises(TiercelValueError, match="c"):
         tiercel.matmul(a, a, c=torch.ones(3, 5))
+
+
+@pytest.mark.parametrize("shape", [(M, N), (1, N), (N,), (M, 1), ()])
+def test_a_summand_needs_one_call_of_torchs(shape, monkeypatch):
+    a, b, c = (torch.from_numpy(np.asarray(x)) for x in arrays("f8", (M, K), (K, N), shape))
+    calls = []
+
+    def addmm(*args, **kwargs):
+        calls.append(args)
+        return real(*args, **kwargs)
+
+    real = torch.addmm
+    monkeypatch.setattr(torch, "addmm", addmm)
+    found = tiercel.matmul(a, b, c=c, alpha=3, beta=-0.5)
+    assert len(calls) == 1
+    torch.testing.assert_close(found, 3 * (a @ b) - 0.5 * c)
+    c = torch.full((M, N), float("nan"), dtype=torch.float64)
+    torch.testing.assert_close(tiercel.matmul(a, b, c=c, beta=0), a @ b)
+
+
+def test_what_overlaps_or_does_not_fit_is_looked_at_closer():
+    a, b, c = (torch.from_numpy(x) for x in arrays("f8", (M, M), (M, M), (M, M)))
+    wanted = a @ b + c
+    torch.testing.assert_close(tiercel.matmul(a, b, a, c=c), wanted)
+    with pytest.raises(TiercelValueError, match="has shape"):
+        tiercel.matmul(b, c, torch.empty(2, M, dtype=torch.float64), c=c)
+    with pytest.raises((TiercelValueError, RuntimeError)):
+        tiercel.matmul(b, c, c=torch.ones(M + 1, dtype=torch.float64))
+    mixed = tiercel.matmul(b, c, c=torch.ones(M, M))  # float32
+    torch.testing.assert_close(mixed, b @ c + 1)

@@ -3,11 +3,12 @@
 In the order of a call: ``linear`` and ``matmul`` take it, ``route`` and ``operands`` decide whose
 it is (``torchs_own`` has torch's), ``autocast`` converts, ``fold`` makes one product or a stack of
 them, ``products`` asks the device's ``engine`` (``cpu``, ``cuda``) for a plan and runs it,
-``autograd`` differentiates it. ``shortcut`` and ``repeated`` know calls like earlier ones. ``ops``
-makes operators of torch.library of the same parts, for what traces, compiles or distributes:
-``traced``, ``lowered``, ``batched``, ``sharding``. ``patch`` puts ``linear`` into a model
-(``layers``, ``forward``), ``frozen`` keeps packed weights, ``report`` says what was done;
-``packed`` is a single operand's packed form; ``hopper`` is asked for by ``target``.
+``autograd`` differentiates it. ``shortcut`` and ``repeated`` know calls like earlier ones;
+``summand`` adds c in one launch. ``ops`` makes operators of torch.library of the same parts, for
+what traces, compiles or distributes: ``traced``, ``lowered``, ``batched``, ``sharding``. ``patch``
+puts ``linear`` into a model (``layers``, ``forward``), ``frozen`` keeps packed weights, ``report``
+says what was done; ``packed`` is a single operand's packed form; ``hopper`` is asked for by
+``target``.
 """
 
 from typing import Any
@@ -20,6 +21,7 @@ from tiercel.frontends.torch.linear import linear as unpacked_linear
 from tiercel.frontends.torch.matmul import matmul as unpacked_matmul
 from tiercel.frontends.torch.packed import PackedTensor, pack, packed_matmul
 from tiercel.frontends.torch.patch import patch, unpatch
+from tiercel.frontends.torch.summand import with_summand
 from tiercel.frontends.torch.traced_epilogue import has_epilogues, with_traced_epilogue
 from tiercel.options import Options
 
@@ -33,6 +35,7 @@ __all__ = [
     "pack",
     "patch",
     "unpatch",
+    "with_summand",
 ]
 
 
@@ -42,7 +45,7 @@ def matmul(a: Any, b: Any, out: Any, bias: Any, options: Options) -> Any:
         from tiercel.frontends.torch import hopper
 
         return hopper.matmul(a, b, out, bias, options)
-    if options.is_traced:
+    if options.epilogue is not None and options.is_traced:
         return with_traced_epilogue(
             lambda plain: matmul(a, b, None, bias, plain), a, b, bias, out, options
         )
@@ -53,7 +56,7 @@ def matmul(a: Any, b: Any, out: Any, bias: Any, options: Options) -> Any:
 
 def linear(x: Any, w: Any, bias: Any, out: Any, options: Options) -> Any:
     """``epilogue(x @ w.T + bias)``; see ``tiercel.linear``. A packed w is that of ``w.T``."""
-    if options.is_traced:
+    if options.epilogue is not None and options.is_traced:
         return with_traced_epilogue(
             lambda plain: linear(x, w, bias, None, plain), x, _transposed(w), bias, out, options
         )

@@ -43,6 +43,10 @@ LEAST_OF_A_STACK = 240**3
 _PACKABLE = (torch.float32, torch.float64, torch.float16)
 
 
+def begin() -> None:
+    """See ``Engine``."""
+
+
 def why_not(dtype: torch.dtype) -> str:
     """See ``Engine``: 16-bit types in hardware, float32 where the user allows 16 bits for it."""
     if dtype in (torch.float16, torch.bfloat16) and torch_is_fast_in(dtype):

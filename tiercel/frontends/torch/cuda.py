@@ -17,11 +17,18 @@ import torch
 
 from tiercel.errors import TiercelTypeError
 from tiercel.frontends.torch import cuda_direct, cuda_fused, cuda_packed, cuda_run
-from tiercel.frontends.torch.cuda_machine import capturing, machine_for, why_no_sums, why_not_hopper
+from tiercel.frontends.torch.cuda_machine import (
+    capturing,
+    machine_for,
+    make_blas_handle,
+    why_no_sums,
+    why_not_hopper,
+)
 from tiercel.frontends.torch.cuda_packed import Packed
 from tiercel.frontends.torch.engine import Product, Request
 from tiercel.options import Options
 from tiercel.planner.gpu import GpuPlan, make_plan
+from tiercel.planner.gpu.variants import FUSED, PORTABLE
 from tiercel.planner.plan import Plan
 from tiercel.planner.problem import Problem
 from tiercel.planner.winners import applied
@@ -41,6 +48,12 @@ STEADY = True
 
 #: Rows that the packing of a weight is decided for: a prefill's.
 PACKED_ROWS = 8192
+
+
+def begin() -> None:
+    """See ``Engine``: cuBLAS's handle is made, so that a graph may be captured from now on."""
+    if torch.cuda.is_initialized():
+        make_blas_handle()
 
 
 def why_not(dtype: torch.dtype) -> str:
@@ -156,4 +169,4 @@ def pack(w: torch.Tensor, options: Options) -> Packed:
 
 
 def _packable(dtype: torch.dtype) -> tuple[Any, ...]:
-    return ("winograd",) if dtype.itemsize == 2 else ("strassen", "strassen2", "strassen3")
+    return (FUSED,) if dtype.itemsize == 2 else PORTABLE

@@ -34,6 +34,20 @@ def capturing() -> bool:
     return torch.cuda.is_current_stream_capturing()
 
 
+def make_blas_handle() -> None:
+    """Let torch make cuBLAS's handle for the current device now, even while a graph is captured.
+
+    In a capture torch's first product fails otherwise: making a handle allocates memory.
+    """
+    if not capturing():
+        torch.cuda.current_blas_handle()
+    elif find_spec("cuda") and find_spec("cuda.bindings"):
+        from tiercel.targets.hopper.driver import allowed_while_capturing
+
+        with allowed_while_capturing():
+            torch.cuda.current_blas_handle()
+
+
 @cache
 def why_not_hopper(device: int) -> str:
     """Why the Hopper kernels do not run on a device; "" if they do and are known to gain."""

@@ -12,6 +12,7 @@ import torch
 
 from tiercel import counters
 from tiercel.errors import TiercelRuntimeError
+from tiercel.frontends.torch import cuda_fused
 from tiercel.frontends.torch.cuda_machine import capturing
 from tiercel.frontends.torch.engine import Request
 from tiercel.planner.gpu import GpuPlan
@@ -84,7 +85,7 @@ def why_not_now(plan: GpuPlan, request: Request) -> str:
         return ""
     if a.dim() != 2 or (a.data_ptr() | b.data_ptr()) % ALIGNMENT:
         return f"its kernel takes matrices at addresses that are multiples of {ALIGNMENT}"
-    if kind == "fused" and not packed.panels.allows():
+    if kind == "fused" and not _weight(plan, request).allows():
         return "the data of an earlier call were refused"
     return ""
 
@@ -125,13 +126,35 @@ def _portable(plan: GpuPlan, request: Request, out: torch.Tensor) -> None:
     finish(out, None if more["c"] is bias else bias, request.options.epilogue)
 
 
+def run_with_summand(
+    plan: GpuPlan, request: Request, c: torch.Tensor, factors: tuple[float, float],
+    out: torch.Tensor,
+) -> bool:  # fmt: skip
+    """``alpha · a @ b + beta · c`` into ``out``, by a scheme around the vendor's library.
+
+    ``factors``: alpha and beta. False where it does not run now.
+    """
+    from tiercel.targets.gpu import product
+
+    start, (alpha, beta) = perf_counter(), factors
+    if why_not_now(plan, request):
+        return False
+    scheme, levels, more = settings(plan, None)
+    more |= {"alpha": alpha, "beta": beta, "c": _bare(c)}
+    try:
+        with _here(request.a):
+            product(_bare(request.a), _bare(request.b), scheme, levels, out=out, **more)
+    except torch.OutOfMemoryError:
+        return False
+    counters.record(plan, perf_counter() - start, plan.multiplications_saved)
+    return True
+
+
 def settings(plan: GpuPlan, bias: torch.Tensor | None) -> tuple[Any, int, dict[str, Any]]:
     """Scheme, levels and other arguments of ``targets.gpu.product``; a real bias is its summand."""
-    variant = plan.chosen.variant
-    assert variant.scheme is not None, "portable variants have a scheme"
     c = None if bias is None or bias.is_complex() else bias
     more = {"c": c, "beta": 0.0 if c is None else 1.0, "workspace": plan.chosen.workspace}
-    return variant.scheme, variant.levels, more
+    return plan.chosen.variant.schemes, 1, more
 
 
 def _bare(x: torch.Tensor) -> torch.Tensor:
@@ -153,13 +176,23 @@ def _plain(plan: GpuPlan, request: Request, out: torch.Tensor) -> None:
     gemm_epilogue(a, b, _epilogue(name, bias is not None), operands, config=tile, out=out)
 
 
+def _weight(plan: GpuPlan, request: Request) -> Any:
+    if request.packed is not None:
+        return request.packed.panels
+    a, problem = request.a, plan.problem
+    return cuda_fused.unpacked(plan.chosen.algorithm, a.dtype, problem.K, a.get_device())
+
+
 def _fused(plan: GpuPlan, request: Request, out: torch.Tensor) -> None:
     bias = None if request.bias is None else _bare(request.bias)
     rows = len(out) - plan.chosen.fringe
     a = _bare(request.a)
     # Fast is about the error of the whole result; that of each element is then not guaranteed.
     any_scale = plan.problem.accuracy == "fast"
-    request.packed.panels.multiply(a[:rows], out[:rows], any_scale=any_scale)
+    more = {} if request.packed is not None else {"b": _bare(request.b)}
+    _weight(plan, request).multiply(
+        a[:rows], out[:rows], any_scale=any_scale, tracked=request.tracked, **more
+    )
     if rows < len(out):
         torch.mm(a[rows:], request.b.detach(), out=out[rows:])
     finish(out, bias, request.options.epilogue)

@@ -47,6 +47,7 @@ class Request:
     """What is multiplied and how: a and b are (M, K) and (K, N), or (B, M, K) and (B, K, N).
 
     One dtype and device for a, b and bias (N,). ``packed`` is b in packed form (``frozen.py``).
+    ``tracked``: whatever changes a is counted by torch, as outside of compiled graphs.
     """
 
     a: torch.Tensor
@@ -54,6 +55,7 @@ class Request:
     bias: torch.Tensor | None
     options: Options
     packed: Any = None
+    tracked: bool = False
 
     @property
     def product(self) -> Product:
@@ -74,6 +76,10 @@ class Engine(Protocol):
 
     #: Whether a plan depends on nothing but the product, its options and the device.
     STEADY: bool
+
+    def begin(self) -> None:
+        """What must precede the first product of the process."""
+        ...
 
     def why_not(self, dtype: torch.dtype) -> str:
         """Why torch is the faster one in ``dtype`` whatever the shape; "" if it may not be."""
@@ -120,4 +126,8 @@ class Engine(Protocol):
 def engine_for(device_type: str) -> Engine | None:
     """The engine for tensors of "cpu", "cuda", …; None where torch multiplies them itself."""
     name = ENGINES.get(device_type)
-    return None if name is None else import_module(name)  # type: ignore[return-value]
+    if name is None:
+        return None
+    engine: Any = import_module(name)
+    engine.begin()
+    return engine

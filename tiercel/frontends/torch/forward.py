@@ -6,11 +6,14 @@ import copy
 from typing import Any
 
 import torch
+from torch.nn import functional as F
 
+from tiercel.frontends.torch.engine import engine_for
 from tiercel.frontends.torch.frozen import FrozenWeight, why_not_packable
 from tiercel.frontends.torch.linear import linear
 from tiercel.frontends.torch.operands import are_plain
 from tiercel.frontends.torch.option_text import encode, with_packed
+from tiercel.frontends.torch.route import insisted
 from tiercel.options import Options
 
 #: Numbers of rows that a layer remembers for its report.
@@ -30,23 +33,48 @@ class PlannedForward:
         self.options = options
         self.text = encode(options)
         self.frozen = FrozenWeight(options) if pack else None
-        self.rows_seen: set[int] = set()
+        self.rows_seen: dict[int, bool] = {}  # and whether they are few
+        self._shapes: dict[torch.Size, bool] = {}  # of inputs, and whether they are few rows
 
     def __call__(self, input: torch.Tensor) -> torch.Tensor:
         layer = self.layer
-        return self._product(input, layer.weight, layer.bias)
+        if torch.compiler.is_compiling():
+            return self._traced(input, layer.weight, layer.bias)
+        # Past ``nn.Module.__getattr__``, which takes 0.5 us for each, and pays for what is asked
+        # here: a decode step has hundreds of products that are too small for anything else.
+        parameters = layer._parameters
+        try:
+            w, bias = parameters["weight"], parameters["bias"]
+        except KeyError:  # made when read
+            w, bias = layer.weight, layer.bias
+        if type(input) is torch.Tensor and self._shapes.get(input.shape):
+            return F.linear(input, w, bias)
+        return self._product(input, w, bias)
+
+    def _traced(self, x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        # A graph is not to depend on what was seen, and guards little: the text, not its parts.
+        if are_plain(x, w, bias) and x.dim() >= 2:
+            return torch.ops.tiercel.linear(x, w, bias, self.text)
+        return linear(x, w, bias, None, self.options)
 
     def _product(self, x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        if torch.compiler.is_compiling():
-            # A graph is not to depend on what was seen, and guards little: the text, not its parts.
-            if are_plain(x, w, bias) and x.dim() >= 2:
-                return torch.ops.tiercel.linear(x, w, bias, self.text)
-            return linear(x, w, bias, None, self.options)
         if self.frozen is not None:
             self.keep(w)
-        if w.numel() and len(self.rows_seen) < MOST_SEEN:
-            self.rows_seen.add(x.numel() // w.shape[1])
+        if x.shape not in self._shapes and w.numel():
+            self._see(x, w)
         return linear(x, w, bias, None, self.options)
+
+    def _see(self, x: torch.Tensor, w: torch.Tensor) -> None:
+        """Remember the input's shape, and whether its product is too small for any plan."""
+        rows = x.numel() // w.shape[1]
+        small = self.rows_seen.get(rows)
+        if small is None and len(self.rows_seen) < MOST_SEEN:
+            engine = engine_for(x.device.type)
+            least = 0 if engine is None else min(engine.LEAST_WORK.values())  # of all dtypes
+            small = x.numel() * w.shape[0] < least and not insisted(self.options)
+            self.rows_seen[rows] = small
+        if small is not None and len(self._shapes) < MOST_SEEN:
+            self._shapes[x.shape] = small
 
     def keep(self, w: torch.Tensor) -> None:
         """Let w's packed form be found, or give it up when w is no longer frozen."""
@@ -81,7 +109,8 @@ class PlannedConv1D(PlannedForward):
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         layer = self.layer
-        return self._product(x, layer.weight.t(), layer.bias)
+        compute = self._traced if torch.compiler.is_compiling() else self._product
+        return compute(x, layer.weight.t(), layer.bias)
 
 
 def planned_forward(layer: torch.nn.Module) -> PlannedForward | None:

@@ -12,7 +12,7 @@ from tiercel.frontends.torch.autocast import converted
 from tiercel.frontends.torch.operands import are_distributed, followed, transformed
 from tiercel.frontends.torch.option_text import encode
 from tiercel.frontends.torch.out import check_out, into, writable_in_place
-from tiercel.frontends.torch.products import computed, gains, linear_request
+from tiercel.frontends.torch.products import computed, eager_request, gains
 from tiercel.frontends.torch.route import why_left_to_torch
 from tiercel.frontends.torch.sharding import register_sharding_rules
 from tiercel.frontends.torch.shortcut import TORCHS, leave_to_torch, look_up
@@ -32,7 +32,7 @@ def linear(x: Any, w: Any, bias: Any, out: Any, options: Options) -> torch.Tenso
             return F.linear(x, w, bias)
         return into(out, torchs_linear(x, w, bias, options))
     if known is not None and out is None:
-        result = repeated.run(known, linear_request, x, w, bias, options)
+        result = repeated.run(known, eager_request, x, w, bias, options)
         if result is not None:
             return result
     reason = why_left_to_torch(x, w, bias, out, options, columns_of=0)
@@ -57,7 +57,7 @@ def _planned(
     """The product by a plan of ours; None where torch is expected to be faster, or to refuse."""
     seen, weight = converted(x), converted(w)
     vector = None if bias is None else converted(bias)
-    request = linear_request(seen, weight, vector, options)
+    request = eager_request(seen, weight, vector, options)
     if request is None:
         return None
     if followed(seen, weight, vector):
@@ -67,7 +67,7 @@ def _planned(
         in_place = out is not None and writable_in_place(out, x, w, bias)
         result = computed(request, (*x.shape[:-1], w.shape[0]), out if in_place else None)
         if result is not None:
-            repeated.remember(x, w, bias, 0, request, linear_request, result)
+            repeated.remember(x, w, bias, 0, request, eager_request, result)
             return result if in_place else into(out, result)
     leave_to_torch(x, w, bias, 0, options)
     return None

@@ -26,10 +26,10 @@ def matmul(a: Any, b: Any, out: Any, bias: Any, options: Options) -> torch.Tenso
         check_out(out, a, b, bias)
     if torch.compiler.is_compiling():
         return into(out, traced.matmul(a, b, bias, options))
-    known = None if out is not None else look_up(a, b, bias, -1, options)
+    known = look_up(a, b, bias, -1, options)
     if known is TORCHS:
-        return torchs_matmul(a, b, bias, options)
-    if known is not None:
+        return _torchs(a, b, bias, out, options)
+    if known is not None and out is None:
         result = repeated.run(known, matmul_request, a, b, bias, options)
         if result is not None:
             return result
@@ -42,9 +42,16 @@ def matmul(a: Any, b: Any, out: Any, bias: Any, options: Options) -> torch.Tenso
         register_sharding_rules()
         return into(out, autograd.matmul(a, b, bias, encode(options)))
     refuse(options, reason, a)
-    bare = bias is None and options.epilogue is None
-    if out is not None and bare and are_plain(out, a, b) and writable_in_place(out, a, b):
-        return torch.matmul(a, b, out=out)
+    return _torchs(a, b, bias, out, options)
+
+
+def _torchs(a: Any, b: Any, bias: Any, out: Any, options: Options) -> torch.Tensor:
+    """Torch's own product, without a copy where that can be."""
+    if bias is None and options.epilogue is None:
+        if out is None and isinstance(b, torch.Tensor) and b.dim() == 2:
+            return torch.matmul(a, b)
+        if out is not None and are_plain(out, a, b) and writable_in_place(out, a, b):
+            return torch.matmul(a, b, out=out)
     return into(out, torchs_matmul(a, b, bias, options))
 
 

@@ -22,8 +22,11 @@ def check_out(out: Any, a: Any, b: Any, bias: Any) -> None:
             "out= is not differentiable, and an argument requires grad; leave out= away, or call "
             "under torch.no_grad()"
         )
-    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    expected = (*batch, *a.shape[-2:-1], *(b.shape[-1:] if b.dim() > 1 else ()))
+    if a.dim() == b.dim() == 2:
+        expected = (a.shape[0], b.shape[1])
+    else:
+        batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        expected = (*batch, *a.shape[-2:-1], *(b.shape[-1:] if b.dim() > 1 else ()))
     if tuple(out.shape) != expected:
         raise TensorValueError(
             f"out has shape {tuple(out.shape)}, the result {expected}; an out is not resized: pass "

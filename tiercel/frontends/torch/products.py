@@ -12,12 +12,21 @@ from tiercel.planner.plan import Plan
 
 
 def linear_request(
-    x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, options: Options
-) -> Request | None:
+    x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, options: Options,
+    *, tracked: bool = False,
+) -> Request | None:  # fmt: skip
     """x (..., K) times w.T, w (N, K), as one product of rows; None for what torch must refuse."""
     if w.dim() != 2 or x.shape[-1] != w.shape[1] or not _fits(x, bias, w.shape[0]):
         return None
-    return Request(x.reshape(-1, x.shape[-1]), w.t(), bias, options, packed_form(w, options))
+    packed = packed_form(w, options)
+    return Request(x.reshape(-1, x.shape[-1]), w.t(), bias, options, packed, tracked)
+
+
+def eager_request(
+    x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, options: Options
+) -> Request | None:
+    """``linear_request`` of a call whose operands torch's operators have written."""
+    return linear_request(x, w, bias, options, tracked=True)
 
 
 def matmul_request(

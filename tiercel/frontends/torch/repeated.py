@@ -29,8 +29,9 @@ RequestOf = Callable[[Any, Any, Any, Options], Request | None]
 class Known:
     """How a product ran: by ``plan``, with b packed for ``algorithm`` (None: not packed).
 
-    ``kinds``: what the dispatcher sees in the operands, and all of a bias; ``request_of`` makes the
-    engine's request of them, ``shape`` is the result's. ``direct``: the engine's shorter way.
+    ``kinds``: what the dispatcher sees in the operands, b's device, and all of a bias;
+    ``request_of`` makes the engine's request of them, ``shape`` is the result's. ``direct``: the
+    engine's shorter way.
     """
 
     engine: Engine
@@ -42,10 +43,11 @@ class Known:
     direct: Callable[..., torch.Tensor | None] | None
 
 
-def _kinds(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None) -> Any:
+def kinds(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None) -> Any:
+    """See ``Known``."""
     keys = torch._C._dispatch_keys
     of_bias = None if bias is None else (bias.shape, bias.stride(), bias.dtype, bias.device)
-    return keys(a).raw_repr(), keys(b).raw_repr(), of_bias
+    return keys(a).raw_repr(), keys(b).raw_repr(), b.get_device(), of_bias
 
 
 def run(
@@ -56,7 +58,7 @@ def run(
         return None
     if bias is not None and type(bias) not in (torch.Tensor, torch.nn.Parameter):
         return None
-    if watched() or followed(a, b, bias) or _kinds(a, b, bias) != known.kinds:
+    if watched() or followed(a, b, bias) or kinds(a, b, bias) != known.kinds:
         return None
     if known.engine.why_not(a.dtype):
         return None
@@ -94,7 +96,7 @@ def remember(
         return
     algorithm = None if request.packed is None else request.packed.algorithm
     known = Known(
-        engine, plan, algorithm, _kinds(a, b, bias), request_of, tuple(result.shape),
+        engine, plan, algorithm, kinds(a, b, bias), request_of, tuple(result.shape),
         engine.direct(plan, request, (a, b, bias), result),
     )  # fmt: skip
     shortcut.keep(known, a, b, bias, columns_of, options)

@@ -157,7 +157,7 @@ def _layer(entry: Entry, options: Options) -> Layer:
 
 def _runs(entry: Entry, w: torch.Tensor, options: Options) -> tuple[Run, ...]:
     assert entry.forward is not None, "patched"
-    seen = sorted(entry.forward.rows_seen - {0}, reverse=True)[:MOST_ROWS]
+    seen = sorted(set(entry.forward.rows_seen) - {0}, reverse=True)[:MOST_ROWS]
     bias, frozen = entry.module.bias is not None, entry.forward.frozen
     packed_for = None if frozen is None or not frozen.nbytes else frozen.packed(w).algorithm
     return tuple(

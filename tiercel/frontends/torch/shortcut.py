@@ -12,6 +12,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import Parameter
 
 from tiercel.frontends.torch.engine import engine_for
 from tiercel.frontends.torch.route import insisted
@@ -27,9 +29,10 @@ _known: dict[Any, tuple[Any, Options]] = {}
 
 
 def _key(a: torch.Tensor, b: torch.Tensor, bias: Any, columns_of: int, options: Options) -> Any:
+    # The device by its number: hashing a ``torch.device`` takes 0.3 us.
     return (
         id(options), columns_of, bias is None, a.shape, a.stride(), b.shape, b.stride(),
-        a.dtype, b.dtype, a.device,
+        a.dtype, b.dtype, a.get_device(),
     )  # fmt: skip
 
 
@@ -38,14 +41,12 @@ def look_up(a: Any, b: Any, bias: Any, columns_of: int, options: Options) -> Any
 
     None where nothing is, and for all that is not a pair of exact tensors or parameters.
     """
-    if (
-        torch._C._is_tracing()
-        or type(a) is not torch.Tensor
-        or (type(b) is not torch.Tensor and type(b) is not torch.nn.Parameter)
-    ):
+    if type(a) is not Tensor or (type(b) is not Parameter and type(b) is not Tensor):
         return None
     device = "cuda" if a.is_cuda else "cpu" if a.is_cpu else a.device.type
     engine = engine_for(device)
+    if torch._C._is_tracing():
+        return None
     if engine is None:
         return None if insisted(options) else TORCHS
     if torch.is_autocast_enabled(device):

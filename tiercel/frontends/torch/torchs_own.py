@@ -17,7 +17,10 @@ from tiercel.options import Options
 
 def torchs_matmul(a: Any, b: Any, bias: Any, options: Options) -> torch.Tensor:
     """``epilogue(torch.matmul(a, b) + bias)``; dtypes, errors and gradients are torch's."""
-    pair = folded(a, b) if are_plain(a, b) and repeats_much(a, b) else None
+    if bias is not None and are_plain(a, b, bias) and _is_layer(a, b, bias):
+        return with_epilogue(torch.addmm(bias, a, b), options.epilogue)
+    plain = a is not None and b is not None and are_plain(a, b)
+    pair = folded(a, b) if plain and repeats_much(a, b) else None
     c = torch.matmul(a, b) if pair is None else pair[2](torch.matmul(pair[0], pair[1]))
     if bias is not None:
         N = b.shape[-1] if b.dim() > 1 else 1
@@ -28,6 +31,11 @@ def torchs_matmul(a: Any, b: Any, bias: Any, options: Options) -> torch.Tensor:
             )
         c = c + (bias if b.dim() > 1 else bias[0])
     return with_epilogue(c, options.epilogue)
+
+
+def _is_layer(a: Any, b: Any, bias: Any) -> bool:
+    """Whether torch multiplies and adds the bias (N,) in one launch."""
+    return a.is_cuda and a.dim() == b.dim() == 2 and bias.shape == b.shape[1:]
 
 
 def torchs_linear(x: Any, w: Any, bias: Any, options: Options) -> torch.Tensor:

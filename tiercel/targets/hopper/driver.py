@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any
 
@@ -135,9 +137,32 @@ def tensor_map(
     return ctypes.string_at(result.getPtr(), 128)
 
 
-@cache
+#: What ``occupancy.set_num_sms`` leaves to the kernels; None: all.
+most_multiprocessors: int | None = None
+
+
 def multiprocessors(device: int) -> int:
-    """Streaming multiprocessors of a device: one persistent CTA each."""
+    """Streaming multiprocessors of a device that may be used: one persistent CTA each."""
+    count = _multiprocessors(device)
+    return count if most_multiprocessors is None else min(count, most_multiprocessors)
+
+
+@cache
+def _multiprocessors(device: int) -> int:
     driver = _driver()
     attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
     return _checked(driver.cuDeviceGetAttribute(attribute, device), "count multiprocessors")
+
+
+@contextmanager
+def allowed_while_capturing() -> Iterator[None]:
+    """Let this thread do, while a CUDA graph is captured, what is not part of it: allocate memory,
+    and what else libraries do when they begin.
+    """
+    driver = _driver()
+    relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    before = _checked(driver.cuThreadExchangeStreamCaptureMode(relaxed), "relax a capture")
+    try:
+        yield
+    finally:
+        _checked(driver.cuThreadExchangeStreamCaptureMode(before), "restrict a capture again")

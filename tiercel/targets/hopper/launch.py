@@ -46,10 +46,20 @@ Made = TypeVar("Made")
 #: Prepared calls that are kept of each kind.
 MOST_READY = 4096
 
+#: Every dictionary of prepared calls, by its address.
+_kept: dict[int, dict[Any, Any]] = {}
+
 
 def remember(kept: dict[Any, Made], key: Any, made: Made) -> Made:
     """Keep what was prepared, not without end: shapes and addresses may never come again."""
     if len(kept) >= MOST_READY:
         kept.clear()
+    _kept[id(kept)] = kept
     kept[key] = made
     return made
+
+
+def forget() -> None:
+    """Prepare all calls anew."""
+    for kept in _kept.values():
+        kept.clear()

@@ -1,0 +1,152 @@
+"""Planes of an input that several weights multiply, without a GPU: recorders, not kernels."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tiercel.frontends.torch import cuda_fused, cuda_shared
+from tiercel.targets.hopper import fused_product
+
+
+class Step:
+    def __init__(self, name, ran):
+        self.name, self.ran = name, ran
+
+    def run(self, stream):
+        self.ran.append(self.name)
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    """What was launched, in order: "planes", "verdict", "product" and "repair" of each product."""
+    steps = []
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=7))
+    for module in (cuda_fused, cuda_shared):
+        monkeypatch.setattr(module, "capturing", lambda: False)
+    monkeypatch.setattr(cuda_fused.FusedWeight, "_watch", lambda self, flags: None)
+    monkeypatch.setattr(cuda_shared, "_last", {})
+
+    def prepare(a, operand, out, judge, memory=None):
+        words = len(fused_product.Workspace._fields)
+        halves = (a.new_empty(a.numel() + i) for i in range(words - 1))
+        made = memory or fused_product.Workspace(*halves, a.new_zeros(4, dtype=torch.int32))
+        names = [*operand.before, "product", *operand.after]
+        launches = [Step(name, steps) for name in names]
+        n = len(operand.before)
+
+        def run_cleared(stream):
+            for launch in launches:
+                launch.run(stream)
+
+        launch = SimpleNamespace(
+            before=tuple(launches[:n]), multiply=launches[n], after=tuple(launches[n + 1 :]),
+            workspace=made, run_cleared=run_cleared,
+        )  # fmt: skip
+        launch.addresses_only = lambda: launch
+        return launch
+
+    monkeypatch.setattr(fused_product, "prepare", prepare)
+    return steps
+
+
+def weight(program="winograd", inside=False):
+    guard = ["planes", "verdict"]
+    operand = SimpleNamespace(
+        lowered=SimpleNamespace(program=program),
+        before=[] if inside else guard,
+        after=[*(guard if inside else []), "repair"],
+    )
+    return cuda_fused.FusedWeight(SimpleNamespace(operand=operand, judge=None))
+
+
+def multiply(w, x, ran, times=1, **more):
+    """What the product of x (..., K) launches."""
+    for _ in range(times):
+        ran.clear()
+        w.multiply(x.reshape(-1, x.shape[-1]), torch.empty(6, 8), tracked=True, **more)
+    return list(ran)
+
+
+ALONE, SHARED = ["planes", "verdict", "product", "repair"], ["verdict", "product", "repair"]
+
+
+@pytest.fixture
+def used():
+    """Weights whose workspaces are known: sizes are found by the first product."""
+    return [weight(), weight(), weight()]
+
+
+def begin(used, ran):
+    x = torch.randn(2, 3, 8)
+    for w in used:
+        multiply(w, x.clone(), ran)
+    return x
+
+
+def test_an_input_is_combined_once(used, ran):
+    x = begin(used, ran)
+    assert [multiply(w, x, ran) for w in used] == [ALONE, SHARED, SHARED]
+
+
+def test_a_weight_that_comes_again_begins_anew(used, ran):
+    x = begin(used, ran)
+    assert [multiply(w, x, ran) for w in used[:2] * 2] == [ALONE, SHARED] * 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x.mul_(2),
+        lambda x: x.view(-1).copy_(torch.zeros(48)),
+        lambda x: setattr(x, "data", torch.zeros(2, 3, 8)),
+    ],
+)
+def test_a_changed_input_is_combined_again(used, ran, change):
+    x = begin(used, ran)
+    assert multiply(used[0], x, ran) == ALONE
+    change(x)
+    assert multiply(used[1], x, ran) == ALONE
+
+
+def test_another_input_at_the_same_address_is_combined(used, ran):
+    memory = begin(used, ran)
+    x = torch.from_dlpack(memory)
+    assert multiply(used[0], x, ran) == ALONE
+    del x
+    assert cuda_shared._last == {}, "planes live no longer than their input"
+    assert multiply(used[1], torch.from_dlpack(memory), ran) == ALONE
+
+
+def test_other_programs_and_rows_are_not_served(used, ran):
+    x = begin(used, ran)
+    multiply(weight("another"), x, ran)
+    assert multiply(used[0], x, ran) == ALONE
+    assert multiply(used[1], x[:1], ran) == ALONE
+
+
+def test_other_streams_are_not_served(used, ran, monkeypatch):
+    x, streams = begin(used, ran), [7, 7, 8, 8]
+    monkeypatch.setattr(cuda_shared, "_stream", lambda device: streams.pop(0))
+    assert [multiply(w, x, ran) for w in used] == [ALONE, SHARED, ALONE]
+
+
+def test_nothing_is_shared_with_a_captured_graph_or_in_inference_mode(used, ran, monkeypatch):
+    x = begin(used, ran)
+    multiply(used[0], x, ran)
+    monkeypatch.setattr(cuda_shared, "capturing", lambda: True)
+    assert multiply(used[1], x, ran) == ALONE
+    monkeypatch.setattr(cuda_shared, "capturing", lambda: False)
+    assert multiply(used[2], x, ran) == ALONE
+    with torch.inference_mode():
+        y = torch.randn(2, 3, 8)
+        assert [multiply(w, y, ran) for w in used] == [ALONE] * 3
+
+
+def test_a_kernel_that_combines_by_itself_shares_nothing(used, ran):
+    x = begin(used, ran)
+    inside = weight(inside=True)
+    multiply(used[0], x, ran)
+    for _ in range(2):
+        assert multiply(inside, x, ran) == ["product", "planes", "verdict", "repair"]
+    assert multiply(used[1], x, ran) == SHARED

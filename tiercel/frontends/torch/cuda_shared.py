@@ -1,0 +1,78 @@
+"""Planes of an input that several layers multiply (query, key and value; gate and up): made once.
+
+Combining A takes 36 us of a product of 1.4 ms (8192 rows of 4096, by 14336). The planes of the last
+input of a device are kept while it lives, and serve each other weight once: a weight that comes
+again begins anew, so that a buffer that is filled for every step is combined in every step. Changes
+in between must be such as torch counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import ref
+
+import torch
+
+from tiercel.frontends.torch.cuda_machine import capturing
+
+
+@dataclass(eq=False)
+class Planes:
+    """What products of ``source``, in this ``state``, may read; ``users``: weights that did.
+
+    ``flags``: with the guard's record, as in a product's workspace.
+    """
+
+    source: ref[torch.Tensor]
+    state: Any
+    a_planes: torch.Tensor
+    flags: torch.Tensor
+    users: set[int] = field(default_factory=set)
+
+
+#: Device -> planes of the input that was combined last.
+_last: dict[int, Planes] = {}
+
+
+def find(a: torch.Tensor, weight: object, program: object) -> Planes | None:
+    """The planes that ``program`` needs of a, for the product of ``weight``; None if not there."""
+    kept = _last.get(a.get_device())
+    if kept is None or id(weight) in kept.users or kept.source() is not _source(a):
+        return None
+    if kept.state != _state(a, program) or capturing():
+        return None
+    kept.users.add(id(weight))
+    return kept
+
+
+def keep(a: torch.Tensor, weight: object, program: object, memory: Any) -> None:
+    """Let the next products of the same input find the planes that ``weight``'s product made.
+
+    ``memory``: its workspace.
+    """
+    device = a.get_device()
+    if a.is_inference() or capturing():  # changes are not counted; a graph has memory of its own
+        _last.pop(device, None)
+        return
+    source = ref(_source(a), lambda _: _forget(device, planes))
+    planes = Planes(source, _state(a, program), memory.a_planes, memory.flags, {id(weight)})
+    _last[device] = planes
+
+
+def _forget(device: int, planes: Planes) -> None:
+    if _last.get(device) is planes:
+        del _last[device]
+
+
+def _source(a: torch.Tensor) -> torch.Tensor:
+    """The tensor whose memory a view shows."""
+    return a if a._base is None else a._base
+
+
+def _state(a: torch.Tensor, program: object) -> Any:
+    return a.data_ptr(), a._version, a.shape, a.stride(), a.dtype, _stream(a.device), program
+
+
+def _stream(device: torch.device) -> int:
+    return torch.cuda.current_stream(device).cuda_stream

@@ -119,7 +119,8 @@ def _rounded(x: torch.Tensor, name: str) -> torch.Tensor:
 
 
 def _columns(acc: torch.Tensor, width: int | None) -> int:
-    return int(acc.shape[-1] * 2.0 ** (width or 0))
+    N, width = acc.shape[-1], width or 0
+    return N * 2**width if width >= 0 else N // 2**-width  # whole numbers: N may be symbolic
 
 
 def _full(x: torch.Tensor, acc: torch.Tensor, width: int | None) -> torch.Tensor:

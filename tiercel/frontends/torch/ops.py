@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode
 
-from tiercel.frontends.torch import autograd, batched, lowered, repeated
+from tiercel.frontends.torch import autograd, batched, epilogue_op, lowered, repeated
 from tiercel.frontends.torch.autocast import autocast_kernel
 from tiercel.frontends.torch.engine import Request
 from tiercel.frontends.torch.operands import why_torch
@@ -180,3 +180,4 @@ def _register(name: str, op: Operator) -> None:
 
 for _name, _op in OPERATORS.items():
     _register(_name, _op)
+epilogue_op.register(LIBRARY)

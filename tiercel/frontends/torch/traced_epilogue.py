@@ -17,6 +17,7 @@ from tiercel.frontends.torch.autocast import converted
 from tiercel.frontends.torch.epilogue_graph import evaluate
 from tiercel.frontends.torch.operands import are_plain, followed, watched
 from tiercel.frontends.torch.out import into
+from tiercel.lower.epilogue.affine import around
 from tiercel.options import Options
 
 #: Dtypes whose epilogues are computed in float32.
@@ -44,20 +45,27 @@ def with_traced_epilogue(
     dictionary of them where the epilogue has several outputs.
     """
     given: Any = options.epilogue
-    results = _by_kernel(given, a, b, bias, options)
+    if torch.compiler.is_compiling():
+        from tiercel.frontends.torch import epilogue_op
+
+        results = epilogue_op.in_graph(given, a, b, bias, replace(options, epilogue=None))
+        return received(given, results, out)
+    results = by_kernel(given, a, b, bias, options)
     if results is None:
-        plain = product(replace(options, epilogue=None))
-        if not plain.is_floating_point() or plain.dim() < 2:
-            raise TiercelTypeError(
-                f"{given} needs a product of real floating matrices, not one of {plain.dtype} "
-                f"{tuple(plain.shape)}; apply the epilogue to the result"
-            )
-        results = evaluated(given, plain)
+        results = evaluated(given, product(replace(options, epilogue=None)))
     return received(given, results, out)
 
 
 def evaluated(given: Any, product: torch.Tensor) -> dict[str, torch.Tensor]:
-    """The outputs by torch's operations, computed in float32 of 16-bit products."""
+    """The outputs by torch's operations, computed in float32 of 16-bit products.
+
+    Raises ``TiercelTypeError`` for other products than those of real floating matrices.
+    """
+    if not product.is_floating_point() or product.dim() < 2:
+        raise TiercelTypeError(
+            f"{given} needs a product of real floating matrices, not one of {product.dtype} "
+            f"{tuple(product.shape)}; apply the epilogue to the result"
+        )
     acc = product.float() if product.dtype in HALF else product
     return evaluate(given.epilogue, acc, given.operands, product.dtype)
 
@@ -79,24 +87,24 @@ def received(given: Any, results: dict[str, torch.Tensor], out: Any) -> Any:
     return into(out, result)
 
 
-def _by_kernel(
+def by_kernel(
     given: Any, a: Any, b: Any, bias: Any, options: Options
 ) -> dict[str, torch.Tensor] | None:
     """The outputs from one launch of the Hopper kernel; None where it does not serve."""
-    tensors = [x for x in given.operands.values() if isinstance(x, torch.Tensor)]
-    asked = options.scheme not in (None, "classical") or options.batch_invariant
-    if asked or bias is not None or not are_plain(a, b, *tensors) or not a.is_cuda:
-        return None
-    if torch.compiler.is_compiling() or watched() or followed(a, b, *tensors):
+    tensors = _tensors(given)
+    if bias is not None:
+        given = around(given, 1.0, 0.0, None, bias)
+        tensors = (*tensors, bias)
+    if not are_plain(a, b, *tensors) or not a.is_cuda or watched() or followed(a, b, *tensors):
         return None
     a, b = converted(a), converted(b)
-    if a.dtype not in HALF or a.dtype is not b.dtype or not a.dim() == b.dim() == 2:
+    if not is_for_kernel(a, b, options):
         return None
-    from tiercel.frontends.torch.cuda_machine import capturing, why_not_hopper
+    from tiercel.frontends.torch.cuda_machine import capturing
     from tiercel.targets.hopper import gemm_epilogue
 
     seen = (given.epilogue, a.shape, a.stride(), b.shape, b.stride(), a.dtype, a.device)
-    if why_not_hopper(a.get_device()) or (capturing() and seen not in _ran):
+    if capturing() and seen not in _ran:
         return None
     try:
         made = gemm_epilogue(a, b, given.epilogue, given.operands)
@@ -104,3 +112,18 @@ def _by_kernel(
         return None
     _ran.add(seen)
     return made
+
+
+def is_for_kernel(a: torch.Tensor, b: torch.Tensor, options: Options) -> bool:
+    """Whether the Hopper kernel multiplies such tensors, under such options."""
+    if options.scheme not in (None, "classical") or options.batch_invariant or not a.is_cuda:
+        return False
+    if a.dtype not in HALF or a.dtype is not b.dtype or not a.dim() == b.dim() == 2:
+        return False
+    from tiercel.frontends.torch.cuda_machine import why_not_hopper
+
+    return not why_not_hopper(a.get_device())
+
+
+def _tensors(given: Any) -> tuple[torch.Tensor, ...]:
+    return tuple(x for x in given.operands.values() if isinstance(x, torch.Tensor))

@@ -10,12 +10,13 @@ from tiercel.errors import TiercelTypeError, TiercelValueError
 from tiercel.lower.epilogue import library
 from tiercel.lower.epilogue.graph import ACC, operand
 from tiercel.lower.epilogue.kinds import Kind
+from tiercel.lower.epilogue.known import known
 from tiercel.lower.epilogue.trace import Epilogue, Given, assembled
 
 #: What a caller may pass by these names, unless they name operands of the epilogue.
 TERMS = ("alpha", "beta", "c", "bias")
 
-_made: dict[tuple[Any, ...], Epilogue] = {}
+_made: dict[tuple[str, tuple[str, ...]], Epilogue] = {}
 
 
 def given(
@@ -92,14 +93,20 @@ def around(
         terms["bias"] = bias
     inner = as_given(epilogue)
     function, operands = (None, {}) if inner is None else (inner.epilogue, inner.operands)
-    return Given(_affine(function, tuple(terms)), {**operands, **terms})
+    key = "" if function is None else function.key
+    return Given(affine(key, tuple(terms)), {**operands, **terms})
 
 
-def _affine(inner: Epilogue | None, terms: tuple[str, ...]) -> Epilogue:
-    """Kept, because kernels are compiled for an epilogue's identity."""
-    made = _made.get((inner, terms))
+def affine(key: str, terms: tuple[str, ...]) -> Epilogue:
+    """The epilogue of this key, or none for "", after these terms.
+
+    Kept, because kernels are compiled for an epilogue's identity. By key, because a compiler that
+    traces Python runs this function, whose arguments it must then know.
+    """
+    made = _made.get((key, terms))
     if made is not None:
         return made
+    inner = known(key) if key else None
     x = ACC
     if "alpha" in terms:
         x = x * operand("alpha")
@@ -122,5 +129,5 @@ def _affine(inner: Epilogue | None, terms: tuple[str, ...]) -> Epilogue:
         )
     if len(_made) >= 1024:  # epilogues that are traced again and again
         _made.clear()
-    _made[inner, terms] = made
+    _made[key, terms] = made
     return made

@@ -31,14 +31,19 @@ class Place:
     batched: bool = False
 
 
-def widths(N: int) -> dict[int, int]:
-    """Columns -> width, for an accumulator of N columns.
+def width_of(columns: int, N: int) -> int | None:
+    """Width of a value of so many columns beside an accumulator of N; None where it has none.
 
-    >>> widths(6)
-    {12: 1, 3: -1, 6: 0}
+    Compared one by one: a compiler's symbolic sizes have no hash.
+
+    >>> [width_of(columns, 6) for columns in (3, 6, 12, 4)]
+    [-1, 0, 1, None]
     """
-    halves = {N // 2: -1} if N % 2 == 0 else {}
-    return {2 * N: 1} | halves | {N: 0}
+    if columns == N:
+        return 0
+    if columns == 2 * N:
+        return 1
+    return -1 if N % 2 == 0 and columns == N // 2 else None
 
 
 def place(
@@ -52,6 +57,8 @@ def place(
 
     >>> place("bias", (5,), (3, 5)), place("r", (3, 1), (3, 5)).kind
     (Place(kind='row', width=0, batched=False), 'column')
+    >>> place("r", (1, 5), (1, 5)).kind, place("r", (1, 5), (1, 5), "tile").kind
+    ('row', 'tile')
     >>> place("bias", (4,), (4, 4))
     Traceback (most recent call last):
       ...
@@ -81,8 +88,10 @@ def _place(name: str, shape: Shape, acc: Shape, pinned: Kind | None, repeated: b
         size in (1, whole)
         for size, whole in zip(aligned, batch[len(batch) - len(aligned) :], strict=True)
     )
-    width = None if repeated else widths(N).get(cols)
+    width = None if repeated else width_of(cols, N)
     has_columns = repeated or width is not None
+    if pinned == "tile" and fits and rows == M and has_columns:
+        return Place("tile", width, batched)  # of one row, or of one column, too
     if fits and (rows, cols) == (1, 1) and not repeated:
         return Place("batch", batched=batched)
     if fits and rows == 1 and has_columns:
@@ -96,7 +105,7 @@ def _place(name: str, shape: Shape, acc: Shape, pinned: Kind | None, repeated: b
 
 def _vector(name: str, shape: Shape, acc: Shape, pinned: Kind | None, repeated: bool) -> Place:
     M, N = acc[-2:]
-    width = None if repeated else widths(N).get(shape[0])
+    width = None if repeated else width_of(shape[0], N)
     row = (repeated or width is not None) and pinned in (None, "row")
     column = shape[0] == M and pinned in (None, "column")
     if row and column:

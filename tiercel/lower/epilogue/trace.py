@@ -24,6 +24,7 @@ from tiercel.lower.epilogue.graph import (
 )
 from tiercel.lower.epilogue.instance import Array, Instance, bind, with_defaults
 from tiercel.lower.epilogue.kinds import KINDS, Kind, Shape
+from tiercel.lower.epilogue.known import key_of, remember
 from tiercel.lower.epilogue.reference import NUMPY, evaluate, instance_for
 from tiercel.lower.epilogue.simplify import rebuilt, simplified
 from tiercel.lower.epilogue.text import describe
@@ -40,7 +41,8 @@ class Epilogue:
     computes its outputs with NumPy in the array's dtype (float64 for integers). ``print`` shows
     the expressions. ``parameters`` are the operands in order, ``defaults`` those that may be left
     out, ``pinned`` kinds that are declared rather than told from shapes, ``single`` that the
-    function returned one value and no dictionary.
+    function returned one value and no dictionary, ``key`` a text that is the same for all epilogues
+    that compute the same (`known`).
     """
 
     name: str
@@ -50,6 +52,7 @@ class Epilogue:
     defaults: Mapping[str, float]
     pinned: Mapping[str, Kind]
     single: bool
+    key: str
     doc: str = ""
 
     def __call__(self, acc: Any, /, **operands: Any) -> Any:
@@ -224,17 +227,11 @@ def assembled(
                 "the accumulator nor an operand"
             )
         outputs[key] = value if isinstance(value, Reduction) else as_node(value)
-    made = Epilogue(
-        name,
-        accumulator,
-        parameters,
-        simplified(outputs),
-        defaults or {},
-        pinned or {},
-        single,
-        doc,
-    )
+    defaults, pinned, outputs = defaults or {}, pinned or {}, simplified(outputs)
+    key = key_of(name, parameters, outputs, defaults, pinned)
+    made = Epilogue(name, accumulator, parameters, outputs, defaults, pinned, single, key, doc)
     _check_repeats(made)
+    remember(made)
     return made
 
 

@@ -21,6 +21,7 @@ from tiercel.lower.program import lower
 from tiercel.schemes import get
 from tiercel.targets.gpu.classical import classical
 from tiercel.targets.gpu.combine import combination, combine_kernel
+from tiercel.targets.gpu.freivalds import COLS, PARTS, ROWS, TALL, WIDE, compare, times_random
 from tiercel.targets.gpu.guard import SEGMENT, SHORTEST, segment_means
 from tiercel.targets.gpu.planes import tile
 from tiercel.targets.gpu.update import update, update_kernel
@@ -104,6 +105,27 @@ def kernels(target: str) -> Iterator[tuple[str, str, Any]]:
         )  # fmt: skip
 
 
+def probes(target: str) -> Iterator[tuple[str, str, Any]]:
+    """(name, dtype, compiled kernel) of the probe of a finished product."""
+    for dtype in ("fp32", "fp64", "bf16"):
+        compute, real = (tl.float64, "*fp64") if dtype == "fp64" else (tl.float32, "*fp32")
+        shared = {"COMPUTE": compute, "NAN": 0x7FC00000, "BIASED": True}
+        for name, contiguous, rows, cols, parts in (
+            ("B by rows", "stride_n", ROWS, COLS, 1),
+            ("B by columns", "stride_k", TALL, WIDE, PARTS),
+        ):  # fmt: skip
+            yield f"times_random {name}", dtype, compiled(
+                times_random, target, {"b": f"*{dtype}", "y": real, "state": "*i32"},
+                {"COMPUTE": compute, "ROWS": rows, "COLS": cols, "PARTS": parts, contiguous: 1},
+            )  # fmt: skip
+        yield "compare", dtype, compiled(
+            compare, target,
+            {**dict.fromkeys(("a", "c", "bias"), f"*{dtype}"), "y": real, "rows": real,
+             "record": "*i64" if dtype == "fp64" else "*i32", "state": "*i32"},
+            {**shared, "ROWS": ROWS, "COLS": COLS, "PARTS": PARTS},
+        )  # fmt: skip
+
+
 def widest(kernel: Any) -> int:
     """Bytes of the widest global access."""
     if "ptx" in kernel.asm:
@@ -114,5 +136,5 @@ def widest(kernel: Any) -> int:
 
 
 if __name__ == "__main__":
-    for name, dtype, kernel in kernels(sys.argv[1]):
+    for name, dtype, kernel in (*kernels(sys.argv[1]), *probes(sys.argv[1])):
         print(name, dtype, widest(kernel), sep="\t", flush=True)

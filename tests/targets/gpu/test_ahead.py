@@ -19,7 +19,7 @@ def test_kernels_compile_and_move_16_bytes_at_a_time(target: str, tmp_path: Path
     )
     assert done.returncode == 0, done.stderr[-4000:]
     lines = [line.split("\t") for line in done.stdout.splitlines()]
-    assert len(lines) == 23
+    assert len(lines) == 32
     for name, dtype, width in lines:
         if name != "classical" and dtype in ("fp32", "fp64"):
             assert int(width) == 16, (name, dtype, width)

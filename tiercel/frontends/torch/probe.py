@@ -50,9 +50,8 @@ def exceeded(
     squares = expected.abs().square() + terms
     judged = squares.isfinite()
     mean = torch.where(judged, squares, 0.0).mean(-1, keepdim=True)
-    allowed = _tolerance(a.dtype, growth) * (squares + mean).sqrt()
-    smallest = torch.finfo(allowed.dtype).tiny * a.shape[-1] * b.shape[-1] ** 0.5
-    return (judged & ~(residual <= allowed + smallest)).any()
+    allowed = tolerance(a.dtype, growth) * (squares + mean).sqrt()
+    return (judged & ~(residual <= allowed + smallest(a, b))).any()
 
 
 def _random(like: torch.Tensor, *size: int) -> torch.Tensor:
@@ -97,7 +96,14 @@ def _times_16_bit(matrix: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return parts.sum(-2) * scale
 
 
-def _tolerance(dtype: torch.dtype, growth: float) -> float:
+def smallest(a: torch.Tensor, b: torch.Tensor) -> float:
+    """What a row's residual may be where everything is next to nothing: it is rounded to zero."""
+    compute = torch.float64 if a.dtype in (torch.float64, torch.complex128) else torch.float32
+    return torch.finfo(compute).tiny * a.shape[-1] * b.shape[-1] ** 0.5
+
+
+def tolerance(dtype: torch.dtype, growth: float) -> float:
+    """Most that a row's residual may be, relative to what it would be in the mean (RMS)."""
     unit = torch.finfo(dtype).eps / 2
     if dtype.itemsize == 2:  # the rounding of the result is nearly all of the error
         return SIGMAS * (growth * RESULT_ROUNDINGS * unit + PROBE_ROUNDINGS * 2**-24)

@@ -18,7 +18,7 @@ import torch
 
 from tiercel.frontends.torch.engine import Engine, Request
 from tiercel.frontends.torch.epilogue import with_epilogue
-from tiercel.frontends.torch.probe import exceeded
+from tiercel.frontends.torch.probe import exceeded, smallest, tolerance
 from tiercel.planner.accuracy import bound
 from tiercel.planner.plan import Plan
 
@@ -119,25 +119,35 @@ def _on_cpu(engine: Engine, request: Request, plan: Plan, out: torch.Tensor) -> 
 
 
 def _on_gpu(engine: Engine, request: Request, plan: Plan, out: torch.Tensor) -> None:
-    from tiercel.targets.gpu.redo import redo_where
-
     key = (request.a.device, plan.problem)
     kind = _kinds.get(key)
     begins = _learnt(kind, plan) if kind is not None else plan
     _multiply(engine, request, begins, plan, out)
     if begins.chosen.algorithm == "vendor":
         return
-    a, b, bias = request.a.detach(), request.b.detach(), request.bias
-    vector = None if bias is None else bias.detach()
-    wrong = exceeded(a, b, out, vector, bound(plan.problem.accuracy))
-    for one, part in _products(request, out):
-        redo_where(wrong, one.a.detach(), one.b.detach(), part, vector)
+    wrong = _replaced(request, out, bound(plan.problem.accuracy))
     if torch.cuda.is_current_stream_capturing():
         return
     if kind is None:
         kind = _kept(key, begins.chosen.algorithm)
     kind.ran = begins.chosen.algorithm
     kind.verdict.copy_(wrong, non_blocking=True)
+
+
+def _replaced(request: Request, out: torch.Tensor, growth: float) -> torch.Tensor:
+    """Whether the result was wrong: a bool on the device, which then has replaced it."""
+    from tiercel.targets.gpu import freivalds
+    from tiercel.targets.gpu.redo import redo_where
+
+    a, b, bias = request.a.detach(), request.b.detach(), request.bias
+    vector = None if bias is None else bias.detach()
+    if freivalds.fits(a, b, out, vector):
+        limits = tolerance(a.dtype, growth), smallest(a, b)
+        return freivalds.replace_where_wrong(a, b, out, vector, *limits)
+    wrong = exceeded(a, b, out, vector, growth)
+    for one, part in _products(request, out):
+        redo_where(wrong, one.a.detach(), one.b.detach(), part, vector)
+    return wrong
 
 
 def _kept(key: Any, algorithm: str) -> _Kind:

@@ -1,0 +1,255 @@
+"""Freivalds' probe in two kernels: every operand and the result are read once.
+
+    y = B · x        x is random, made where it is read
+    A · y ≟ C · x    rows of A and C, and, by the last thread block, the verdict on all of them
+
+PyTorch's own kernels need 26 launches and A with eight columns: 140 µs at 4096³ in float32 on an
+H200, 755 µs where the host launches them, beside 2.3 ms for the product.
+"""
+
+# Kernels have the syntax of Python, not its types.
+# pyright: reportArgumentType=false
+# pyright: reportInvalidTypeForm=false
+# pyright: reportOperatorIssue=false
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from tiercel.lower.blocking import ceil_div
+from tiercel.targets.gpu.classical import classical
+from tiercel.targets.gpu.launch import Launch, Memory, current_stream, stand_in
+from tiercel.targets.gpu.operand import NAMES, compute_type
+from tiercel.targets.gpu.steps import Layout
+from tiercel.targets.gpu.verdict import NAN
+
+#: Mean square of the entries of x: uniform between 0.5 and 1.5, of either sign.
+SQUARE = 13 / 12
+
+#: Rows of A and C of a thread block, and elements of a row at once.
+ROWS, COLS = 8, 512
+
+#: Rows and columns of B at once where its columns are contiguous, and most parts of its rows.
+TALL, WIDE, PARTS = 64, 32, 4
+
+#: Thread blocks of the repair, of which a multiprocessor of an H200 holds four.
+THREAD_BLOCKS = 528
+
+A, B, C, BIAS, SCRATCH, RECORD, STATE = range(7)
+
+
+@triton.jit
+def entry(i, seed):
+    """Entry i of the random vector: its sign and 0.5 to 1.5 from the bits of a mixed counter.
+
+    With ±1 the entries of an even number of equal errors in a row would cancel now and then.
+    """
+    bits = i.to(tl.uint32) * 0x9E3779B1 + seed.to(tl.uint32)
+    bits = (bits ^ (bits >> 16)) * 0x7FEB352D
+    bits = (bits ^ (bits >> 15)) * 0x846CA68B
+    bits = bits ^ (bits >> 16)
+    size = 0.5 + (bits >> 8).to(tl.float32) * 5.9604644775390625e-08
+    return tl.where((bits & 1) == 0, size, -size)
+
+
+@triton.jit
+def times_random(
+    b, K, N, stride_k, stride_n, y, state,
+    ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr, COMPUTE: tl.constexpr,
+):  # fmt: skip
+    """``y[part] = B[:, part] · x[part]``: parts of the columns, added up by who reads y."""
+    seed = tl.load(state + 1)
+    part = tl.program_id(0) % PARTS
+    k = (tl.program_id(0) // PARTS * ROWS + tl.arange(0, ROWS))[:, None]
+    count = tl.cdiv(N, PARTS * COLS) * COLS
+    total = tl.zeros((ROWS, COLS), COMPUTE)
+    for n0 in range(part * count, tl.minimum(N, (part + 1) * count), COLS):
+        n = (n0 + tl.arange(0, COLS))[None, :]
+        at = k.to(tl.int64) * stride_k + n.to(tl.int64) * stride_n
+        value = tl.load(b + at, mask=(k < K) & (n < N), other=0.0).to(COMPUTE)
+        total += value * entry(n, seed).to(COMPUTE)
+    tl.store(y + part * K + k, tl.sum(total, 1, keep_dims=True), mask=k < K)
+
+
+@triton.jit
+def compare(
+    a, c, bias, y, rows, record, state, M, N, K, stride_a, stride_c,
+    tolerance: tl.float64, smallest: tl.float64, square: tl.float64,
+    NAN: tl.constexpr, BIASED: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    PARTS: tl.constexpr, COMPUTE: tl.constexpr,
+):  # fmt: skip
+    """The residual of every row, and what it is relative to; the last thread block judges.
+
+    ``record`` becomes one that the guard of ``classical`` refuses if a row is wrong.
+    """
+    seed = tl.load(state + 1)
+    m = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
+    of_a = a + m.to(tl.int64) * stride_a
+    of_c = c + m.to(tl.int64) * stride_c
+    expected = tl.zeros((ROWS, COLS), COMPUTE)
+    squares = tl.zeros((ROWS, COLS), COMPUTE)
+    size = tl.zeros((1, COLS), COMPUTE)
+    for k0 in range(0, K, COLS):
+        k = (k0 + tl.arange(0, COLS))[None, :]
+        value = tl.load(of_a + k, mask=(m < M) & (k < K), other=0.0).to(COMPUTE)
+        of_b = tl.load(y + k, mask=k < K, other=0.0)
+        for part in tl.static_range(1, PARTS):
+            of_b += tl.load(y + part * K + k, mask=k < K, other=0.0)
+        expected += value * of_b
+        squares += value * value
+        size += of_b * of_b
+    found = tl.zeros((ROWS, COLS), COMPUTE)
+    shift = tl.zeros((1, COLS), COMPUTE)
+    for n0 in range(0, N, COLS):
+        n = (n0 + tl.arange(0, COLS))[None, :]
+        x = entry(n, seed).to(COMPUTE)
+        value = tl.load(of_c + n, mask=(m < M) & (n < N), other=0.0).to(COMPUTE)
+        found += value * x
+        if BIASED:
+            shift += tl.load(bias + n, mask=n < N, other=0.0).to(COMPUTE) * x
+    product = tl.sum(expected, 1, keep_dims=True) + tl.sum(shift)
+    terms = tl.sum(squares, 1, keep_dims=True) * (tl.sum(size) / K) * tl.cast(square, COMPUTE)
+    tl.store(rows + m, tl.abs(tl.sum(found, 1, keep_dims=True) - product), mask=m < M)
+    tl.store(rows + M + m, product * product + terms, mask=m < M)
+    tl.debug_barrier()  # all threads' rows are out before the block counts as done
+    if tl.atomic_add(state, 1) == tl.num_programs(0) - 1:
+        total = tl.zeros((ROWS * COLS,), COMPUTE)
+        for m0 in range(0, M, ROWS * COLS):
+            row = m0 + tl.arange(0, ROWS * COLS)
+            value = tl.load(rows + M + row, mask=row < M, other=0.0, volatile=True)
+            total += tl.where(tl.abs(value) < float("inf"), value, 0.0)
+        mean = tl.sum(total) / M
+        wrong = tl.zeros((ROWS * COLS,), tl.int32)
+        for m0 in range(0, M, ROWS * COLS):
+            row = m0 + tl.arange(0, ROWS * COLS)
+            value = tl.load(rows + M + row, mask=row < M, other=0.0, volatile=True)
+            off = tl.load(rows + row, mask=row < M, other=0.0, volatile=True)
+            allowed = tl.sqrt(value + mean) * tl.cast(tolerance, COMPUTE)
+            sound = off <= allowed + tl.cast(smallest, COMPUTE)
+            wrong |= ((tl.abs(value) < float("inf")) & (sound == 0)).to(tl.int32)
+        bits = record.dtype.element_ty
+        one = tl.full((), 1.0, COMPUTE).to(bits, bitcast=True)
+        infinity = tl.full((), float("inf"), COMPUTE).to(bits, bitcast=True)
+        is_wrong = tl.max(wrong) > 0
+        tl.store(record, tl.where(is_wrong, tl.full((), NAN, bits), one))
+        tl.store(record + 1, infinity - one)
+        tl.store(record + 2, is_wrong.to(bits))
+        tl.store(state, 0)
+        tl.store(state + 1, seed + 1)  # another x for the next probe, also of a replayed graph
+
+
+class Probe(NamedTuple):
+    """What prepared launches depend on. C (M, N) is to be A (M, K) · B (K, N) + bias."""
+
+    a: Layout
+    b: Layout
+    c: Layout
+    bias: Layout | None
+    tolerance: float
+    smallest: float
+
+
+def fits(a: Tensor, b: Tensor, c: Tensor, bias: Tensor | None) -> bool:
+    """Whether these are real matrices whose rows are contiguous; B's columns may be instead."""
+    return (
+        a.dim() == b.dim() == 2
+        and not (a.is_complex() or a.is_neg() or b.is_neg())
+        and a.stride(1) == c.stride(1) == 1
+        and 1 in b.stride()
+        and (bias is None or bias.stride(0) == 1)
+        and 0 not in (*c.shape, a.shape[1])
+    )
+
+
+def replace_where_wrong(
+    a: Tensor, b: Tensor, c: Tensor, bias: Tensor | None, tolerance: float, smallest: float
+) -> Tensor:
+    """Probe C, replace it by the classical product if it is wrong; returns that verdict, a bool.
+
+    A row is wrong whose residual exceeds ``tolerance · √(square + mean square) + smallest``, with
+    (A·(B·x))² plus the sum of squares of its terms for a square; a row for which that is not finite
+    is not judged. Nothing is waited for.
+    """
+    of = Layout.of
+    made = _launches(Probe(of(a), of(b), of(c), bias if bias is None else of(bias), tolerance,
+                           smallest))  # fmt: skip
+    compute = torch.float64 if a.dtype is torch.float64 else torch.float32
+    (M, K), parts = a.shape, _parts(b.stride(0) == 1)
+    scratch = torch.empty(parts * K + 2 * M, dtype=compute, device=a.device)
+    record = torch.empty(3, dtype=_bits(compute), device=a.device)
+    stream = current_stream(a)
+    memory = Memory([a, b, c, bias, scratch, record, _state(a, stream)])
+    for launch in made:
+        launch(memory, stream)
+    return record.view(torch.bool)[2 * record.itemsize]  # its lowest byte
+
+
+def _bits(compute: torch.dtype) -> torch.dtype:
+    return torch.int64 if compute is torch.float64 else torch.int32
+
+
+def _parts(by_column: bool) -> int:
+    return PARTS if by_column else 1
+
+
+_states: dict[tuple[torch.device, int], Tensor] = {}
+
+
+def _state(a: Tensor, stream: int) -> Tensor:
+    """How many thread blocks have arrived (0 before and after a probe), and the next seed.
+
+    Probes of one stream follow each other. A graph may run beside them and has a state of its own.
+    """
+    if a.is_cuda and torch.cuda.is_current_stream_capturing():
+        return torch.zeros(2, dtype=torch.int32, device=a.device)
+    key = a.device, stream
+    if key not in _states:
+        _states[key] = torch.zeros(2, dtype=torch.int32, device=a.device)
+    return _states[key]
+
+
+@lru_cache(maxsize=512)
+def _launches(probe: Probe) -> tuple[Launch, ...]:
+    dtype = NAMES[probe.a.dtype]
+    compute = compute_type(dtype)
+    width = torch.float64 if compute == tl.float64 else torch.float32
+    a, b, c = (
+        x.stand_in(slot) for x, slot in ((probe.a, A), (probe.b, B), (probe.c, C))
+    )  # fmt: skip
+    bias = c if probe.bias is None else probe.bias.stand_in(BIAS)
+    (M, K), N, by_column = a.shape, c.shape[1], b.stride(0) == 1
+    parts = _parts(by_column)
+    y = stand_in(SCRATCH, (parts, K), (K, 1), width)
+    rows = stand_in(SCRATCH, (2, M), (M, 1), width, parts * K)
+    record = stand_in(RECORD, (3,), (1,), _bits(width))
+    state = stand_in(STATE, (2,), (1,), torch.int32)
+    down, across = (TALL, WIDE) if by_column else (ROWS, COLS)
+    block = 32 if compute == tl.float64 else 64
+    tiles = ceil_div(M, block) * ceil_div(N, block)
+    return (
+        Launch(
+            times_random, ceil_div(K, down) * parts, b, K, N, *b.stride(), y, state,
+            ROWS=down, COLS=across, PARTS=parts, COMPUTE=compute, num_warps=4,
+        ),
+        Launch(
+            compare, ceil_div(M, ROWS), a, c, bias, y, rows, record, state, M, N, K, a.stride(0),
+            c.stride(0), probe.tolerance, probe.smallest, SQUARE, NAN=NAN[record.dtype],
+            BIASED=probe.bias is not None, ROWS=ROWS, COLS=COLS, PARTS=parts, COMPUTE=compute,
+            num_warps=4,
+        ),
+        Launch(
+            classical, min(tiles, THREAD_BLOCKS), a, b, c,
+            c if probe.bias is None else bias.expand(M, N), M, N, K,
+            *a.stride(), *b.stride(), *c.stride(),
+            *(c.stride() if probe.bias is None else (0, 1)),
+            1.0, 0.0 if probe.bias is None else 1.0, 1.0, 1.0, record, record, 2.0, 2.0,
+            COMPLEX=False, PRIOR=probe.bias is not None, COMPUTE=compute, BLOCK=block, DEPTH=16,
+            num_warps=4,
+        ),
+    )  # fmt: skip

@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from tiercel.bench import replan
+from tiercel.bench.case import Case
 from tiercel.bench.prediction_picture import write_prediction_picture
 from tiercel.bench.regret import regret, table
+from tiercel.planner.gpu import required
 from tiercel.planner.winners import Measured
 
 
@@ -37,8 +40,12 @@ def test_the_table_marks_what_was_planned():
     console = Console(width=120, record=True)
     console.print(table([RIGHT, WRONG]))
     lines = console.export_text().splitlines()
-    assert lines[2].split()[:4] == ["256×256×256", "1000.00*", "800.00", "–"]
-    assert lines[3].split()[-2:] == ["1.000", "1.200"]
+    assert lines[1].split() == [
+        "256×256×256", "2", "1000.00", "1000.00", "vendor", "800.00", "classical", "1.250", "+0.0%",
+    ]  # fmt: skip
+    assert lines[2].split() == [
+        "512×512×512", "3", "1200.00", "1000.00", "strassen", "1.000", "+20.0%",
+    ]  # fmt: skip
 
 
 def test_picture(tmp_path: Path):
@@ -46,3 +53,12 @@ def test_picture(tmp_path: Path):
     other = measured(700, "laderman", vendor=1.2, laderman=1.1)
     write_prediction_picture([RIGHT, WRONG, other], "Made up", path)
     assert path.stat().st_size > 5000
+
+
+def test_the_whole_grid_is_predicted(monkeypatch: pytest.MonkeyPatch):
+    few = [Case(4096, 7168, 18432), Case(512, 64, 64)]
+    monkeypatch.setattr(replan, "layer_cases", lambda divisor: few[:divisor])
+    count, gain = replan.grid_gain(required("NVIDIA H200"), ("float32", True, 1), 1)
+    assert count == 1
+    assert 0.2 < gain < 0.5
+    assert replan.grid_gain(required("NVIDIA H200"), ("float32", True, 1), 2)[1] == gain / 2

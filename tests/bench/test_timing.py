@@ -7,6 +7,7 @@ from tiercel.bench.timing import (
     Turn,
     interleave,
     paired_ratios,
+    paired_spreads,
     plan_turn,
     take_pairs,
     take_turn,
@@ -90,3 +91,13 @@ def test_ratios_are_paired_within_rounds():
     ratios = paired_ratios([1.2, 2.4, 1.2], [1.0, 2.0, 1.0])
     assert ratios.p25 == pytest.approx(1.2)
     assert ratios.p75 == pytest.approx(1.2)
+
+
+def test_what_a_round_has_in_common_is_divided_out():
+    slow = [1.0, 1.3, 0.9, 2.0, 1.0]
+    times = {name: [x * y for y in slow] for name, x in (("a", 1.0), ("b", 1.2), ("c", 3.0))}
+    times["b"][2] *= 5  # a disturbance of one player's turn
+    found = paired_spreads(times)
+    assert found["b"].median / found["a"].median == pytest.approx(1.2)
+    assert found["a"].p75 == pytest.approx(found["a"].p25)
+    assert found["a"].median == pytest.approx(1.0)

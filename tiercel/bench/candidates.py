@@ -19,7 +19,15 @@ from tiercel import runtime
 from tiercel.bench.case import Case
 from tiercel.bench.operands import Operands, empty_aligned, make_operands
 from tiercel.bench.optional import require
-from tiercel.bench.timing import Spread, interleave, plan_turn, spread, take_turn, warm_up
+from tiercel.bench.timing import (
+    Spread,
+    error_of_median,
+    interleave,
+    paired_spreads,
+    plan_turn,
+    take_turn,
+    warm_up,
+)
 from tiercel.planner.choose import make_plan
 from tiercel.planner.machine import Machine
 from tiercel.planner.plan import Candidate, Plan
@@ -30,12 +38,12 @@ from tiercel.targets import vendor
 #: Seconds after which the threads of NumPy's BLAS no longer spin.
 SPIN = 0.1
 
-#: Quartiles of a candidate's rounds that are further apart (p75 / p25) tell of a disturbance: all
-#: are measured again, at most so many times, and the steadiest measurement counts.
-STEADY, TRIES = 1.15, 3
+#: Rounds go on until the median of every candidate is known to this share (its standard error), but
+#: for at most so many times the seconds that were asked for.
+KNOWN, MOST_TIMES = 0.01, 3
 
 #: Candidates predicted to take longer than this many times the fastest are not worth measuring.
-HOPELESS = 1.5
+HOPELESS = 1.25
 
 
 def machine(dtype: str) -> Machine:
@@ -74,7 +82,8 @@ def measure(
 ) -> dict[str, float]:
     """Median seconds by algorithm, over at least three rounds; ``seconds`` if nothing disturbs.
 
-    A candidate whose guard refuses the operands (normal numbers) is left out.
+    What slows down a whole round counts for none of the candidates. One whose guard refuses the
+    operands (normal numbers) is left out.
     Raises ``TiercelRuntimeError`` for bfloat16 where the package ml_dtypes is missing.
     """
     operands = _operands(plan.problem, seed)
@@ -84,23 +93,26 @@ def measure(
             call = _call(plan, candidate, operands)
             if call is not None:
                 players[candidate.algorithm] = _player(call, candidate, plan.problem.threads)
-        tries = []
-        for attempt in range(TRIES):
-            times = interleave(
+        times: dict[str, list[float]] = {name: [] for name in players}
+        found: dict[str, Spread] = {}
+        for attempt in range(MOST_TIMES):
+            more = interleave(
                 players,
                 deadline=time.monotonic() + seconds,
                 order=random.Random(seed + attempt),
                 on_round=on_round,
             )
-            tries.append({name: spread(values) for name, values in times.items()})
-            if _unrest(tries[-1]) < STEADY:
+            for name, values in more.items():
+                times[name] += values
+            found = paired_spreads(times)
+            if _error(found, len(next(iter(times.values())))) < KNOWN:
                 break
-    return {name: s.median for name, s in min(tries, key=_unrest).items()}
+    return {name: s.median for name, s in found.items()}
 
 
-def _unrest(spreads: Mapping[str, Spread]) -> float:
-    """The largest ratio of quartiles."""
-    return max(s.p75 / s.p25 for s in spreads.values())
+def _error(spreads: Mapping[str, Spread], rounds: int) -> float:
+    """Largest standard error of a median, relative to it."""
+    return max(error_of_median(s, rounds) / s.median for s in spreads.values())
 
 
 def measured(plan: Plan, seconds: dict[str, float]) -> Measured:

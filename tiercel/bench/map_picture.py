@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from math import isqrt
 from pathlib import Path
@@ -14,8 +15,11 @@ from tiercel.bench.picture import RC
 from tiercel.planner.gpu import GpuMachine
 from tiercel.planner.plan import Plan
 
-#: Classical algorithms in grey and blue; schemes from light to dark as they multiply less.
-COLOURS = ("#c9d2dc", "#7fa8d1", "#f6c177", "#e5793f", "#c8102e", "#6b1d5e", "#2d4f3c", "#3b8f5a")
+#: The vendor's routine in grey, then from the most accurate on.
+COLOURS = (
+    "#c9d2dc", "#7fa8d1", "#f6c177", "#e5793f", "#c8102e", "#6b1d5e", "#2d4f3c", "#3b8f5a",
+    "#b3d69b", "#1f4e8c", "#e7a1c4", "#8a6d3b",
+)  # fmt: skip
 
 TICKS = (64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 
@@ -41,9 +45,21 @@ def write_map(grid: list[list[Plan]], path: Path) -> None:
 
 
 def algorithms(grid: list[list[Plan]]) -> list[str]:
-    """The algorithms chosen anywhere, the vendor's first, then from the most accurate on."""
-    chosen = {p.chosen.algorithm: p.chosen.growth for row in grid for p in row}
+    """The algorithms chosen anywhere, the vendor's first, then from the most accurate on.
+
+    All orders of a scheme's grid are one algorithm here.
+    """
+    chosen = {family(p.chosen.algorithm): p.chosen.growth for row in grid for p in row}
     return sorted(chosen, key=lambda name: (name != "vendor", chosen[name]))
+
+
+def family(algorithm: str) -> str:
+    """The algorithm's name with its grid in rising order.
+
+    >>> family("strassen*lean-4x5x3")
+    'strassen*lean-3x4x5'
+    """
+    return re.sub(r"\d+(x\d+)+", lambda grid: "x".join(sorted(grid[0].split("x"))), algorithm)
 
 
 def _draw(grid: list[list[Plan]]) -> Any:
@@ -51,7 +67,7 @@ def _draw(grid: list[list[Plan]]) -> Any:
     colors = require("matplotlib.colors", "a picture")
     patches = require("matplotlib.patches", "a picture")
     names = algorithms(grid)
-    codes = np.array([[names.index(p.chosen.algorithm) for p in row] for row in grid])
+    codes = np.array([[names.index(family(p.chosen.algorithm)) for p in row] for row in grid])
     gains = np.array([[p.vendor.seconds / p.chosen.seconds for p in row] for row in grid])
     rows = [row[0].problem.M for row in grid]
     areas = [p.problem.N * p.problem.K for p in grid[0]]
@@ -59,10 +75,10 @@ def _draw(grid: list[list[Plan]]) -> Any:
     palette = [COLOURS[i % len(COLOURS)] for i in range(len(names))]
     which.pcolormesh(areas, rows, codes, cmap=colors.ListedColormap(palette),
                      vmin=-0.5, vmax=len(names) - 0.5, shading="nearest")  # fmt: skip
-    which.legend(
+    figure.legend(
         handles=[patches.Patch(color=c, label=n) for c, n in zip(palette, names, strict=True)],
-        loc="lower right",
-    )
+        loc="outside lower center", ncols=6,
+    )  # fmt: skip
     mesh = gain.pcolormesh(areas, rows, gains, cmap="magma_r", shading="nearest", vmin=1.0)
     figure.colorbar(mesh, ax=gain, label=f"predicted speed over {_vendor(grid)}")
     for axes in (which, gain):

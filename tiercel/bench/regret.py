@@ -81,21 +81,22 @@ def regret(measured: Sequence[Measured]) -> Regret:
 
 
 def table(measured: Sequence[Measured]) -> Table:
-    """One row per product: its choice, the best candidate, and times in ms."""
-    names = list(dict.fromkeys(name for m in measured for name in m.seconds))
-    made = Table(box=None, padding=(0, 1), title_justify="left", title="measured ms; * planned")
+    """One row per product: times in ms of the vendor's, of the choice and of the best candidate."""
+    made = Table(box=None, padding=(0, 1))
     made.add_column("M×N×K", no_wrap=True)
-    for name in (*names, "regret", "× vendor"):
-        made.add_column(name, justify="right")
+    made.add_column("candidates", justify="right")
+    for name in ("vendor", "choice", "", "best", "", "regret", "gain"):
+        made.add_column(name, justify="left" if not name else "right", no_wrap=True)
     for m in sorted(measured, key=lambda m: m.flops):
-        cells = [_cell(m, name) for name in names]
-        gain = 1 / m.against_vendor
-        made.add_row(f"{m.M}×{m.N}×{m.K}", *cells, f"{m.regret:.3f}", f"{gain:.3f}")
+        right = m.best == m.planned
+        made.add_row(
+            f"{m.M}×{m.N}×{m.K}", str(len(m.seconds)), *_cells(m, "vendor")[:1],
+            *_cells(m, m.planned), *(("", "") if right else _cells(m, m.best)),
+            f"{m.regret:.3f}", f"{1 / m.against_vendor - 1:+.1%}",
+        )  # fmt: skip
     return made
 
 
-def _cell(m: Measured, name: str) -> str:
-    if name not in m.seconds:
-        return "–"
-    text = f"{m.seconds[name] * 1e3:.2f}{'*' if name == m.planned else ''}"
-    return f"[bold]{text}[/]" if name == m.best else text
+def _cells(m: Measured, name: str) -> tuple[str, str]:
+    """Milliseconds, and whose."""
+    return f"{m.seconds[name] * 1e3:.2f}", name

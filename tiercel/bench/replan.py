@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+import numpy as np
+
+from tiercel.bench.layers import layer_cases
+from tiercel.bench.regret import Kind
 from tiercel.bench.tuned import Profile
 from tiercel.planner import choose, gpu
 from tiercel.planner.gpu import GpuMachine, shipped
@@ -32,10 +36,32 @@ def replanned(measured: Iterable[Measured], profile: Profile) -> list[Measured]:
     return found
 
 
+def grid_gain(profile: Profile, kind: Kind, divisor: int) -> tuple[int, float]:
+    """Products of the whole grid of ``bench/layers.py``, and the mean gain predicted over them.
+
+    ``kind``: dtype, whether B is packed, threads. B is stored as a linear layer's weight is.
+    """
+    dtype, static_b, threads = kind
+    if isinstance(profile, GpuMachine):
+        profile = replace(shipped(profile.name) or profile, memory=profile.memory)
+    gains = []
+    for case in layer_cases(divisor):
+        problem = Problem(
+            case.m, case.n, case.k, dtype, layout_b="col", static_b=static_b, threads=threads
+        )
+        plan = _made(problem, profile)
+        gains.append(plan.vendor.seconds / plan.chosen.seconds - 1)
+    return len(gains), float(np.mean(gains))
+
+
 def plan_of(m: Measured, profile: Profile) -> Plan:
     """The plan that the cost model makes for a measured product."""
     problem = Problem(m.M, m.N, m.K, m.dtype, m.layout_a, m.layout_b,
                       static_b=m.static_b, threads=m.threads)  # fmt: skip
+    return _made(problem, profile)
+
+
+def _made(problem: Problem, profile: Profile) -> Plan:
     if isinstance(profile, Machine):
         return choose.make_plan(problem, profile)
     return gpu.make_plan(problem, profile)

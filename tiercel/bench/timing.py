@@ -85,14 +85,14 @@ def take_pairs(
     for number in range(PAIRS[1]):
         if number >= MIN_ROUNDS and time.monotonic() > deadline:
             break
-        if number >= PAIRS[0] and _error_of_median(paired_ratios(*times), number) < PAIRS_KNOWN:
+        if number >= PAIRS[0] and error_of_median(paired_ratios(*times), number) < PAIRS_KNOWN:
             break
         for which in (0, 1) if number % 2 == 0 else (1, 0):
             times[which].append(take_turn((first, second)[which], single))
     return times
 
 
-def _error_of_median(values: Spread, count: int) -> float:
+def error_of_median(values: Spread, count: int) -> float:
     """Standard error of the median of so many normal values: 1.25 σ / √n, σ = quartiles / 1.35."""
     return 0.93 * (values.p75 - values.p25) / math.sqrt(count)
 
@@ -145,6 +145,25 @@ def spread(values: Sequence[float]) -> Spread:
     """
     p25, median, p75 = np.percentile(np.asarray(values, dtype=float), [25, 50, 75])
     return Spread(float(p25), float(median), float(p75))
+
+
+def paired_spreads(times: Mapping[str, Sequence[float]]) -> dict[str, Spread]:
+    """Quartiles of each player's times, without what all players of a round have in common.
+
+    That is how far a round is from usual: the median over players of log(time / own median).
+    ``times``: of `interleave`.
+
+    >>> found = paired_spreads({"a": [1.0, 4.0, 1.0], "b": [2.0, 8.0, 2.0]})["b"]
+    >>> round(found.p75 / found.p25, 6), round(found.median, 6)
+    (1.0, 2.0)
+    """
+    logs = {name: np.log(np.asarray(values, dtype=float)) for name, values in times.items()}
+    common = np.median([values - np.median(values) for values in logs.values()], axis=0)
+    found = {}
+    for name, values in logs.items():
+        p25, median, p75 = np.exp(np.percentile(values - common, [25, 50, 75]))
+        found[name] = Spread(float(p25), float(median), float(p75))
+    return found
 
 
 def paired_ratios(times: Sequence[float], baseline: Sequence[float]) -> Spread:

@@ -10,7 +10,7 @@ from rich.console import Console
 from tiercel.bench import tuned
 from tiercel.bench.regret import Kind, by_kind, table
 from tiercel.bench.regret import regret as figures
-from tiercel.bench.replan import replanned
+from tiercel.bench.replan import grid_gain, replanned
 from tiercel.bench.tuned import Profile, Tuned
 from tiercel.errors import TiercelValueError
 from tiercel.planner.machine import Machine
@@ -21,11 +21,16 @@ from tiercel.planner.winners import Measured
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--replan", is_flag=True, help="Judge what would be chosen today.")
 @click.option(
+    "--grid",
+    type=click.IntRange(1),
+    help="Predict the gain over the whole grid of layers as well, all sizes divided by this.",
+)
+@click.option(
     "--plot",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Draw predicted against measured times to this file (png, svg or pdf).",
 )
-def regret(file: Path, replan: bool, plot: Path | None) -> None:
+def regret(file: Path, replan: bool, grid: int | None, plot: Path | None) -> None:
     """Judge the planner by the measured products in FILE, an export of tiercel tune --shapes."""
     read = tuned.read(file)
     if not read.measured:
@@ -38,6 +43,9 @@ def regret(file: Path, replan: bool, plot: Path | None) -> None:
         console.print(_named(kind, read.profiles[0]), style="bold")
         console.print(table(products))
         console.print(str(figures(products)), highlight=False)
+        if grid is not None:
+            count, gain = grid_gain(read.profiles[0], kind, grid)
+            console.print(f"predicted over the {count} products of the grid: {gain:+.1%}")
     if replan and len(measured) < len(read.measured):
         left = len(read.measured) - len(measured)
         console.print(f"{left} products are left out: their choice of today was not measured")

@@ -31,6 +31,10 @@ class Candidate:
     fringe: int = 0
 
 
+#: A level less halves the growth, so that what failed is worth trying again at this share of it.
+MILDER = 0.7
+
+
 @dataclass(frozen=True)
 class Plan:
     """The decision for one problem on one machine. ``str()`` is a table."""
@@ -49,10 +53,10 @@ class Plan:
         return replace(self, chosen=best)
 
     def one_level_down(self) -> Plan:
-        """The plan with the next more accurate candidate: fewer levels, classical, then NumPy."""
+        """The plan with the next clearly more accurate candidate: fewer levels, then classical."""
         now = self.chosen.growth
         allowed = [c for c in self.candidates if not c.rejected and c.recipe is not None]
-        milder = [c for c in allowed if c.growth < now]
+        milder = [c for c in allowed if c.growth < now and c.growth <= max(1.0, MILDER * now)]
         best = max(milder, key=lambda c: (c.growth, -c.seconds), default=self.vendor)
         return replace(self, chosen=best)
 

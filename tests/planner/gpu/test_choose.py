@@ -39,7 +39,7 @@ def test_squares(n: int, dtype: str, expected: str):
     assert chosen(n, n, n, dtype=dtype) == expected
 
 
-@pytest.mark.parametrize("M", [1, 16, 64, 512])
+@pytest.mark.parametrize("M", [1, 16, 64, 128])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
 def test_decoding_is_the_vendors(M: int, dtype: str):
     assert chosen(M, 8192, 8192, dtype=dtype, static_b=True) == "vendor"
@@ -66,6 +66,19 @@ def test_an_isolated_call_must_not_lose_by_its_wait_for_an_own_kernel():
     for wait, loses in ((0.9 * allowed, False), (allowed + 100, True)):
         algorithm = make_plan(problem, replace(H200, prepare=wait)).chosen.algorithm
         assert (algorithm == "vendor") == loses
+
+
+def test_an_isolated_call_must_not_lose_by_the_launches_of_its_sums():
+    problem = Problem(3072, 3072, 3072)
+    assert make_plan(problem, replace(H200, lead=0.0)).chosen.algorithm != "vendor"
+    assert make_plan(problem, replace(H200, lead=500.0)).chosen.algorithm == "vendor"
+    packed = replace(problem, static_b=True)
+    assert make_plan(packed, replace(H200, lead=500.0)).chosen.algorithm != "vendor"
+
+
+def test_oblong_schemes_where_a_side_is_short():
+    assert chosen(16384, 24576, 1536) == "lean-4x2x4"
+    assert chosen(16384, 24576, 1536, accuracy=2.0) == "strassen"
 
 
 def test_packed_weights_are_used_in_streams_of_calls():
@@ -108,6 +121,8 @@ def test_reasons():
     plan = make_plan(Problem(8192, 8192, 200), H200)
     assert "too short to judge" in rejected(plan, "strassen")
     plan = make_plan(Problem(512, 8192, 8192), H200)
+    assert rejected(plan, "strassen3") == "planes with a side under 128 were not measured"
+    plan = make_plan(Problem(512, 8192, 8192, "float64"), H200)
     assert rejected(plan, "strassen") == "planes with a side under 512 were not measured"
 
 

@@ -4,24 +4,26 @@ from dataclasses import replace
 
 import pytest
 
-from tiercel.lower.accumulator import Cost, accumulate
+from tiercel.lower.accumulator import accumulate
 from tiercel.planner.gpu import memory
 from tiercel.planner.gpu.variants import named
 from tiercel.planner.problem import Problem
 from tiercel.schemes import get
 from tiercel.targets.gpu.recipe import recipe_for, workspace_bytes
 from tiercel.targets.hopper import fused
+from tiercel.targets.hopper.config import SLOT_BYTES
 
 SIZES = [(4096, 4096, 4096), (1000, 777, 515), (8192, 28672, 8190)]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64"])
-@pytest.mark.parametrize("name", ["strassen", "strassen2", "strassen3", "laderman", "winograd2"])
+@pytest.mark.parametrize(
+    "name", ["strassen", "strassen2", "strassen3", "laderman", "winograd2", "strassen*lean-4x2x4"]
+)
 @pytest.mark.parametrize(("M", "N", "K"), SIZES)
 def test_portable_bytes_are_those_of_the_recipe(M: int, N: int, K: int, name: str, dtype: str):
     problem, variant = Problem(M, N, K, dtype), named(name)
-    assert variant.scheme is not None
-    levels = [variant.scheme] * variant.levels
+    levels = variant.schemes
     ways = list(memory.splits(problem, variant))
     whole = recipe_for(levels, M, N, K, dtype)
     assert (whole is None) == (not ways)
@@ -40,11 +42,11 @@ def test_portable_bytes_are_those_of_the_recipe(M: int, N: int, K: int, name: st
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_fused_bytes_count_the_planes_that_the_kernel_reads(dtype: str):
     scheme = get("winograd")
-    lowered = fused.lower(accumulate(scheme, cost=Cost(registers=1)), dtype)
+    lowered = fused.lower(accumulate(scheme), dtype)
     problem = Problem(8192, 4096, 2048, dtype)
     left = 2 * sum(p.written for p in lowered.a_planes) * 4096 * 1024
     right = 2 * sum(p.written for p in lowered.b_planes) * 1024 * 2048
-    saved = 2 * 132 * lowered.program.scratch_slots * 128 * 256
+    saved = 132 * lowered.slots * SLOT_BYTES
     assert memory.fused_bytes(problem, scheme, 132) == left + right + saved
     packed = replace(problem, static_b=True)
     assert memory.fused_bytes(packed, scheme, 132) == left + saved

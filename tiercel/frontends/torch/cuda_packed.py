@@ -42,10 +42,9 @@ def pack(b: torch.Tensor, algorithm: str, variant: Variant) -> Packed:
     from tiercel.targets.gpu import pack as pack_planes
     from tiercel.targets.gpu import verdict
 
-    assert variant.scheme is not None, "portable variants have a scheme"
     if b.is_conj():
         return Packed(algorithm, None, 0)  # its elements in memory are others
-    made = pack_planes(b, variant.scheme, variant.levels)
+    made = pack_planes(b, variant.schemes)
     samples = verdict.samples_of(b)
     nbytes = made.nbytes + sum(x.numel() * x.element_size() for x in samples)
     return Packed(algorithm, PortableWeight(made, samples), nbytes, "portable")

@@ -85,7 +85,7 @@ def why_not_now(plan: GpuPlan, request: Request) -> str:
         return ""
     if a.dim() != 2 or (a.data_ptr() | b.data_ptr()) % ALIGNMENT:
         return f"its kernel takes matrices at addresses that are multiples of {ALIGNMENT}"
-    if kind == "fused" and not _weight(plan, request).allows():
+    if kind == "fused" and not weight_of(plan, request).allows():
         return "the data of an earlier call were refused"
     return ""
 
@@ -176,7 +176,8 @@ def _plain(plan: GpuPlan, request: Request, out: torch.Tensor) -> None:
     gemm_epilogue(a, b, _epilogue(name, bias is not None), operands, config=tile, out=out)
 
 
-def _weight(plan: GpuPlan, request: Request) -> Any:
+def weight_of(plan: GpuPlan, request: Request) -> Any:
+    """What multiplies by a fused kernel: a packed weight, or one that combines any operands."""
     if request.packed is not None:
         return request.packed.panels
     a, problem = request.a, plan.problem
@@ -190,7 +191,7 @@ def _fused(plan: GpuPlan, request: Request, out: torch.Tensor) -> None:
     # Fast is about the error of the whole result; that of each element is then not guaranteed.
     any_scale = plan.problem.accuracy == "fast"
     more = {} if request.packed is not None else {"b": _bare(request.b)}
-    _weight(plan, request).multiply(
+    weight_of(plan, request).multiply(
         a[:rows], out[:rows], any_scale=any_scale, tracked=request.tracked, **more
     )
     if rows < len(out):

@@ -34,9 +34,9 @@ def growth(variant: Variant, dtype: str) -> float:
     >>> round(growth(named("winograd"), "bfloat16"), 3)
     1.023
     """
-    if variant.scheme is None:
+    if not variant.schemes:
         return 1.0
-    levels = scheme_growth(variant.scheme, False) ** variant.levels
+    levels = math.prod(scheme_growth(scheme, False) for scheme in variant.schemes)
     if dtype in RESULT:
         return math.hypot(1.0, PLANES * levels / RESULT[dtype])
     return levels * (GAUSS_GROWTH if dtype.startswith("complex") else 1.0)

@@ -31,7 +31,8 @@ MOST_LOSS = 1.02
 SHORTEST_SEGMENT = 128
 
 #: Least side of a plane among the measurements that the cost model was compared with.
-SMALLEST_PLANE = 512
+SMALLEST_PLANE = {"float32": 128}
+USUAL_SMALLEST_PLANE = 512
 
 
 def make_plan(problem: Problem, machine: GpuMachine) -> GpuPlan:
@@ -78,8 +79,10 @@ def _best(
 ) -> GpuCandidate:
     def alone(candidate: GpuCandidate) -> float:
         """Seconds of an isolated call; a packed weight is a model's, whose calls are a stream."""
-        waits = candidate.variant.kind in ("plain", "fused") and not problem.static_b
-        return candidate.seconds + (machine.prepare * 1e-6 if waits else 0.0)
+        if problem.static_b:
+            return candidate.seconds
+        wait = machine.lead if candidate.variant.kind == "portable" else machine.prepare
+        return candidate.seconds + wait * 1e-6
 
     harmless = [c for c in own if not c.rejected and alone(c) <= MOST_LOSS * vendor.seconds]
     best = min(harmless, key=lambda c: c.seconds, default=vendor)
@@ -122,7 +125,7 @@ def _plain(problem: Problem, machine: GpuMachine) -> GpuCandidate:
 
 def _fused(problem: Problem, machine: GpuMachine) -> GpuCandidate:
     """Winograd's scheme inside the kernel, rows that do not divide left to the vendor."""
-    variant = Variant("fused", get(FUSED), 1)
+    variant = Variant("fused", (get(FUSED),))
     fringe = problem.M % (16 if problem.layout_a == "col" else 2)
     most = replace(problem, M=problem.M - fringe)
     error = growth(variant, problem.dtype)
@@ -158,21 +161,21 @@ def _portable(problem: Problem, machine: GpuMachine, scheme: object) -> GpuCandi
     fitting = [(way, size) for way, size in zip(ways, sizes, strict=True) if size <= cap]
     way, size = fitting[0] if fitting else (ways[-1], sizes[-1])
     rejected = _limits(problem, wanted, error) or _too_much(problem, machine, size)
-    if problem.scheme is None and min(memory.plane_sizes(problem, way)) < SMALLEST_PLANE:
-        rejected = rejected or f"planes with a side under {SMALLEST_PLANE} were not measured"
+    smallest = SMALLEST_PLANE.get(problem.dtype, USUAL_SMALLEST_PLANE)
+    if problem.scheme is None and min(memory.plane_sizes(problem, way)) < smallest:
+        rejected = rejected or f"planes with a side under {smallest} were not measured"
     seconds = cost.portable_seconds(problem, machine, way)
     return GpuCandidate(str(name), seconds, size, error, way, rejected)
 
 
 def _limits(problem: Problem, variant: Variant, error: float) -> str:
     """Why the accuracy that was asked for, or the guard, forbids a variant."""
-    limit, scheme = classes.bound(problem.accuracy), variant.scheme
-    assert scheme is not None, "classical variants lose nothing"
+    limit = classes.bound(problem.accuracy)
     if problem.accuracy == "classical":
         return "accuracy is to be classical"
     if error > limit + 1e-9:
         return f"error growth {error:.1f} over the allowed {limit:g}"
-    if problem.K // scheme.k**variant.levels < SHORTEST_SEGMENT:
+    if problem.K // variant.segments < SHORTEST_SEGMENT:
         return f"K {problem.K} is too short to judge the scales of its segments"
     return ""
 

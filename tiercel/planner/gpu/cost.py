@@ -4,11 +4,12 @@
     plain     the same at the own kernel's rate, and its epilogue is free
     fused     R/mkn · F / (rate · used) + left · MK + out · MN + guard + launches
     portable  sums of A and B / combine + products / (rate · batched · used) + sums of C / finish
-              + guard + launches, but no less than the time of Python for the launches; + lead
+              + guard + launches, but no less than the time of Python for the launches
 
 F: operations. rate: the vendor's for a square of as many operations, since power sets the clock.
 used: share of the GPU that the tiles keep busy (``tiles.py``), over that of the measured squares.
 K counts ``ramp`` more for a tile's start and end.
+Times are those of a call in a stream of calls; what an isolated one waits is ``choose.py``'s.
 A level around others repeats everything, and reads a block of C again each time but the first.
 guard: one pass over an operand, where its statistics do not come along with the sums.
 """
@@ -39,8 +40,7 @@ def plain_seconds(problem: Problem, machine: GpuMachine) -> float:
 
 def fused_seconds(problem: Problem, machine: GpuMachine, variant: Variant) -> float:
     """A scheme of one level inside the own kernel."""
-    scheme, rates = variant.scheme, machine.fused
-    assert scheme is not None, "fused variants have a scheme"
+    (scheme,), rates = variant.schemes, machine.fused
     assert isinstance(rates, FusedRates), "the machine has the kernel"
     M, N, K = problem.M, problem.N, problem.K
     down, across = FUSED_TILE
@@ -90,7 +90,7 @@ def portable_seconds(problem: Problem, machine: GpuMachine, variant: Variant) ->
         + launches * machine.launch * 1e-6
     )
     python = launches * machine.host * 1e-6
-    return max(device, python) + machine.lead * 1e-6 + epilogue_seconds(problem, machine)
+    return max(device, python) + epilogue_seconds(problem, machine)
 
 
 def epilogue_seconds(problem: Problem, machine: GpuMachine) -> float:

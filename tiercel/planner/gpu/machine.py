@@ -64,8 +64,8 @@ class GpuMachine:
     operand sums, of forming C from products, and of the guard's pass over an operand. ``launch``:
     microseconds between two kernels of a stream; ``host``: microseconds of Python for each launch
     of a generated Triton kernel, which hide behind the device's work where that is longer.
-    ``lead``: microseconds that the device waits for the first of them; ``prepare``: that it waits
-    for an own 16-bit kernel in an isolated call, which the planner does not want to lose.
+    ``lead``: microseconds that the device waits for the first of them in an isolated call, which
+    the planner does not want to lose; ``prepare``: that it waits for an own 16-bit kernel.
     ``plain``: rate of the own classical 16-bit kernel over the vendor's; None: there is none.
     ``memory``: bytes. ``measured``: on this machine, not shipped.
     """

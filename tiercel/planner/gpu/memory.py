@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tiercel.lower.accumulator import Cost, Multiply, accumulate
+from tiercel.lower.accumulator import Multiply, accumulate
 from tiercel.lower.blocking import ceil_div
 from tiercel.planner.gpu.variants import Variant
 from tiercel.planner.problem import Problem
 from tiercel.schemes import Scheme
 
 #: As in ``targets/gpu/recipe.py``: sides of planes, and what one combination kernel holds.
-ALIGN, MOST_PRODUCTS, MOST_BLOCKS = 8, 72, 36
+ALIGN, MOST_PRODUCTS, MOST_BLOCKS = 16, 72, 36
 
 #: Extra memory by default: at least a GiB, and at most an eighth of the GPU's memory. In between,
 #: what two levels of a 2×2×2 scheme at once take: 3.06 times the operands and the result.
@@ -49,7 +49,8 @@ def plane_sizes(problem: Problem, variant: Variant) -> tuple[int, int, int]:
 
 def splits(problem: Problem, variant: Variant) -> Iterator[Variant]:
     """The portable variant with as many levels at once as possible, then with fewer."""
-    for around in range(variant.levels):
+    # What is left of a complex product when all levels are around are Gauss's three products.
+    for around in range(len(variant.schemes) + problem.is_complex):
         if around and BYTES[problem.dtype][0] == 2:
             return  # 16-bit results are rounded once
         inner = replace(variant, around=around).inner(problem.is_complex)
@@ -69,6 +70,8 @@ def portable_bytes(problem: Problem, variant: Variant) -> int:
 
 #: Tile of a thread block of the fused kernel, and thread blocks that share B.
 FUSED_TILE, FUSED_CLUSTER = (128, 256), 2
+#: Bytes of a tile's saved sum: float16 values, and a float32 scale of each of 256 threads.
+FUSED_SLOT = 2 * 128 * 256 + 4 * 256
 
 
 def fused_bytes(problem: Problem, scheme: Scheme, multiprocessors: int) -> int:
@@ -77,7 +80,7 @@ def fused_bytes(problem: Problem, scheme: Scheme, multiprocessors: int) -> int:
     A plain block that meets a sum of the other operand is a plane as well, unless operands are
     float16 themselves. Planes of a packed B are counted where it was packed.
     """
-    program = accumulate(scheme, cost=Cost(registers=1))
+    program = accumulate(scheme)
     pairs = {(step.a, step.b) for step in program.steps if isinstance(step, Multiply)}
     of_a, of_b = program.a_planes, program.b_planes
     combined = [(a, b) for a, b in pairs if not (of_a[a].plain and of_b[b].plain)]
@@ -91,4 +94,4 @@ def fused_bytes(problem: Problem, scheme: Scheme, multiprocessors: int) -> int:
     tiles = ceil_div(problem.M // scheme.m, FUSED_CLUSTER * down)
     tiles *= ceil_div(problem.N // scheme.n, across)
     blocks = min(multiprocessors // FUSED_CLUSTER, tiles) * FUSED_CLUSTER
-    return 2 * (elements + blocks * program.scratch_slots * down * across)
+    return 2 * elements + blocks * len(program.slot_kinds) * FUSED_SLOT

@@ -42,5 +42,7 @@ class GpuPlan(Plan):
     def multiplications_saved(self) -> int:
         """Real multiplications fewer than the classical product's, edges not counted apart."""
         variant, p = self.chosen.variant, self.problem
-        share = variant.outer().share * variant.inner(p.is_complex).share if variant.scheme else 1.0
+        share = (
+            variant.outer().share * variant.inner(p.is_complex).share if variant.schemes else 1.0
+        )
         return round(p.M * p.N * p.K * (4 if p.is_complex else 1) * (1 - share))

@@ -18,6 +18,15 @@ SCALAR_TILES = ((128, 128, 1.0), (128, 64, 0.97), (64, 64, 0.9), (32, 64, 0.7))
 #: squares; so it is with 2.5 waves (16896 × 576), but not with 2.2 (3072²: 45.3 would be 38).
 SCALAR_TILE, WAVES = ((256, 128), (128, 256)), 2.3
 
+#: What its batched float32 routine chooses from, by the edges that are wasted and not by what the
+#: last wave leaves idle: 7 planes of 4096 × 512 make 3.4 waves of 256 × 128 and run at 43.8
+#: TFLOP/s, where 49 of 2048 × 256 run at 50.2. Over 545 shapes of planes, K from 128 to 9216, the
+#: rates that follow are off by 1.9 % in the mean; those of the tile that would be best by 4.1 %.
+BATCHED_TILES = (
+    (256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.88), (128, 64, 0.84), (64, 128, 0.84),
+    (64, 64, 0.73), (32, 128, 0.6), (128, 32, 0.6),
+)  # fmt: skip
+
 
 @lru_cache(maxsize=4096)
 def used(M: int, N: int, batch: int, multiprocessors: int, dtype: str) -> float:
@@ -28,12 +37,20 @@ def used(M: int, N: int, batch: int, multiprocessors: int, dtype: str) -> float:
     >>> used(128, 128, 1, 132, "float32") < 0.05
     True
     """
+    if batch > 1 and dtype in ("float32", "complex64"):
+        m, n, rate = max(BATCHED_TILES, key=lambda tile: tile[2] * _inside(M, N, *tile[:2]))
+        return rate * share(M, N, batch, multiprocessors, m, n)
     if batch == 1 and dtype in ("float32", "complex64"):
         fixed = max(share(M, N, 1, multiprocessors, *tile) for tile in SCALAR_TILE)
         if min(waves(M, N, multiprocessors, *tile) for tile in SCALAR_TILE) > WAVES:
             return fixed
     tiles = TENSOR_TILES if dtype in ("float16", "bfloat16") else SCALAR_TILES
     return max(rate * share(M, N, batch, multiprocessors, m, n) for m, n, rate in tiles)
+
+
+def _inside(M: int, N: int, m: int, n: int) -> float:
+    """Share of the tiles' area that lies inside."""
+    return M * N / (-(-M // m) * m * -(-N // n) * n)
 
 
 def waves(M: int, N: int, workers: int, m: int, n: int) -> float:

@@ -12,9 +12,10 @@ from functools import lru_cache, reduce
 from tiercel.lower.program import Program, lower
 from tiercel.schemes import Scheme, tensor
 
-#: Sides of a plane are multiples of this many elements, so that the vendor's kernels can load
-#: 16 bytes at a time (8 elements of 16 bits).
-ALIGN = 8
+#: Sides of a plane are multiples of this many elements. The vendor's kernels load 16 bytes at a time
+#: (8 elements of 16 bits), and Triton compiles a kernel anew, for seconds, where a size is a multiple
+#: of 8 only.
+ALIGN = 16
 
 #: Most real products and blocks of the levels that one combination kernel handles: two levels of a
 #: 2×2×2 scheme have 49 and 16, one level for complex numbers 21 and 8. Two complex levels (147 and

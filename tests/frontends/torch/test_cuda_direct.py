@@ -9,9 +9,11 @@ import torch
 import tiercel
 from tiercel import counters
 from tiercel.frontends.torch import cuda, cuda_direct, cuda_run, repeated, summand
+from tiercel.frontends.torch.cuda_packed import Packed
 from tiercel.frontends.torch.engine import Request
 from tiercel.options import checked_options
 from tiercel.planner.gpu import required
+from tiercel.planner.gpu.variants import Variant
 from tiercel.targets import gpu
 from tiercel.targets.gpu import ready
 
@@ -88,7 +90,65 @@ def test_what_needs_more_than_launches_has_none(work):
     assert repeating(x, w, rows=x.clone())[1] is None
     plan, _ = repeating(x, w)
     vendor = plan.choosing("vendor")
-    assert cuda_direct.direct(vendor, Request(x, w.t(), None, checked_options()), (), x) is None
+    assert (
+        cuda_direct.direct(vendor, Request(x, w.t(), None, checked_options()), (x, w, None), x)
+        is None
+    )
+
+
+class Weight:
+    """A weight (N, K), or none at all: then b comes with each call."""
+
+    def __init__(self, w=None):
+        self.w, self.allowed, self.calls = w, True, []
+
+    def allows(self):
+        return self.allowed
+
+    def multiply(self, a, out, *, b=None, **more):
+        self.calls.append(more)
+        torch.mm(a, self.w.t() if b is None else b, out=out)
+
+
+def fused(x, w, packed, monkeypatch, bias=None):
+    """The short way to repeat x wᵀ inside the Hopper kernel."""
+    plan = SimpleNamespace(
+        chosen=SimpleNamespace(variant=Variant("fused"), fringe=0, algorithm="winograd"),
+        problem=SimpleNamespace(accuracy="fast"),
+        multiplications_saved=5,
+    )
+    rows = x.reshape(-1, x.shape[-1])
+    request = Request(rows, w.t(), bias, checked_options(), packed, tracked=True)
+    return cuda_direct.direct(plan, request, (x, w, bias), x.new_empty(*x.shape[:-1], len(w)))
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_the_kernels_scheme_is_repeated_for_the_same_packed_weight(work, monkeypatch, biased):
+    x, w, bias = torch.randn(2, 3, 8), torch.randn(6, 8), torch.randn(6) if biased else None
+    weight = Weight(w)
+    packed = Packed("winograd", weight, 0, "fused")
+    kept = [packed]
+    monkeypatch.setattr(cuda_direct, "packed_form", lambda b, options: kept[0])
+    repeat = fused(x, w, packed, monkeypatch, bias)
+    wanted = torch.nn.functional.linear(x, w, bias)
+    torch.testing.assert_close(repeat(x, w, bias), wanted)
+    assert weight.calls == [{"any_scale": True, "tracked": True}]
+    weight.allowed = False
+    assert repeat(x, w, bias) is None
+    weight.allowed = True
+    kept[0] = Packed("winograd", weight, 0, "fused")  # the weight was packed again
+    assert repeat(x, w, bias) is None
+    kept[0] = None
+    del packed
+    assert repeat(x, w, bias) is None
+
+
+def test_the_kernels_scheme_is_repeated_without_a_packed_weight(work, monkeypatch):
+    x, w, weight = torch.randn(4, 8), torch.randn(6, 8), Weight()
+    monkeypatch.setattr(cuda_direct, "weight_of", lambda plan, request: weight)
+    repeat = fused(x, w, None, monkeypatch)
+    torch.testing.assert_close(repeat(x, w, None), x @ w.t())
+    assert len(weight.calls) == 1
 
 
 def test_a_summand_is_added_by_the_scheme(work, monkeypatch):

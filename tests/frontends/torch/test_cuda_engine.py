@@ -11,7 +11,14 @@ import torch
 from tests.planner.gpu.h200 import H200
 from tiercel import counters
 from tiercel.errors import TiercelRuntimeError, TiercelTypeError
-from tiercel.frontends.torch import cuda, cuda_fused, cuda_machine, cuda_packed, cuda_run
+from tiercel.frontends.torch import (
+    cuda,
+    cuda_fused,
+    cuda_machine,
+    cuda_packed,
+    cuda_run,
+    cuda_workspace,
+)
 from tiercel.frontends.torch.cuda_packed import Packed
 from tiercel.frontends.torch.engine import Request
 from tiercel.frontends.torch.epilogue import with_epilogue
@@ -235,30 +242,39 @@ def test_refused_data_are_remembered_for_a_while(monkeypatch):
 
 
 def test_launches_are_prepared_once_for_the_same_addresses(monkeypatch):
-    weight, prepared = weight_with(monkeypatch), []
+    weight, prepared, cleared, ran = weight_with(monkeypatch), [], [], []
 
     def prepare(a, operand, out, judge, memory=None):
         prepared.append(memory)
-        sizes = (64, 0, 32)
         made = memory or fused_product.Workspace(
-            *(a.new_empty(x) for x in sizes), a.new_zeros(4, dtype=torch.int32)
+            *(a.new_empty(x, dtype=torch.float16) for x in (64, 0, 300)),
+            a.new_zeros(4, dtype=torch.int32),
         )
-        launch = SimpleNamespace(workspace=made, before=())
-        launch.addresses_only = lambda: launch
+        launch = SimpleNamespace(workspace=made, before=(), run=ran.append, run_cleared=ran.append)
+        launch.addresses_only = lambda: replaced(launch)
         return launch
+
+    def replaced(launch):
+        return SimpleNamespace(before=launch.before, run_cleared=launch.run_cleared)
 
     from tiercel.targets.hopper import fused_product
 
     monkeypatch.setattr(fused_product, "prepare", prepare)
+    monkeypatch.setattr(cuda_fused, "raw_stream", lambda device: 7)
+    monkeypatch.setattr(driver, "clear_words", lambda *where: cleared.append(where))
+    memory = torch.empty(4096, dtype=torch.uint8)
+    monkeypatch.setattr(cuda_workspace.Layout, "allocate", lambda self, like: memory)
     a, out = torch.empty(8, 8), torch.empty(8, 8)
-    kept = [weight._launch(a, out, False)]
-    assert [x.numel() for x in kept[0][1]] == [64, 0, 32, 4]
-    kept.append(weight._launch(a, out, False))
+    for _ in range(3):
+        weight.multiply(a, out)
+    assert ran == [7, 7, 7]
     assert len(prepared) == 2  # the first call has found the sizes
-    place = next(iter(weight._ready))
-    memory = kept[1][1]
-    assert place[1:] == tuple(x.data_ptr() for x in (a, out, *memory))
-    assert not memory.flags.any()
+    assert [x.numel() for x in prepared[1]] == [64, 0, 300, 4]
+    offsets = [x.data_ptr() - memory.data_ptr() for x in prepared[1] if x.numel()]
+    assert offsets == [0, 512, 1536]
+    assert cleared == [(memory.data_ptr() + 1536, 4, 7)] * 2
+    weight.multiply(torch.empty(8, 8), out)
+    assert len(prepared) == 3
 
 
 def test_packing_follows_the_plan_of_a_prefill(device, monkeypatch):

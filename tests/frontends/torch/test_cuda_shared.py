@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tiercel.frontends.torch import cuda_fused, cuda_shared
-from tiercel.targets.hopper import fused_product
+from tiercel.targets.hopper import driver, fused_product
 
 
 class Step:
@@ -21,30 +21,32 @@ class Step:
 def ran(monkeypatch):
     """What was launched, in order: "planes", "verdict", "product" and "repair" of each product."""
     steps = []
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=7))
     for module in (cuda_fused, cuda_shared):
         monkeypatch.setattr(module, "capturing", lambda: False)
+        monkeypatch.setattr(module, "raw_stream", lambda device: 7)
     monkeypatch.setattr(cuda_fused.FusedWeight, "_watch", lambda self, flags: None)
     monkeypatch.setattr(cuda_shared, "_last", {})
+    monkeypatch.setattr(driver, "clear_words", lambda address, words, stream: None)
 
     def prepare(a, operand, out, judge, memory=None):
-        words = len(fused_product.Workspace._fields)
-        halves = (a.new_empty(a.numel() + i) for i in range(words - 1))
+        arrays = len(fused_product.Workspace._fields)
+        halves = (a.new_empty(a.numel() + i, dtype=torch.float16) for i in range(arrays - 1))
         made = memory or fused_product.Workspace(*halves, a.new_zeros(4, dtype=torch.int32))
         names = [*operand.before, "product", *operand.after]
         launches = [Step(name, steps) for name in names]
         n = len(operand.before)
 
-        def run_cleared(stream):
+        def run(stream):
             for launch in launches:
                 launch.run(stream)
 
-        launch = SimpleNamespace(
+        ready = SimpleNamespace(
             before=tuple(launches[:n]), multiply=launches[n], after=tuple(launches[n + 1 :]),
-            workspace=made, run_cleared=run_cleared,
+            run_cleared=run,
         )  # fmt: skip
-        launch.addresses_only = lambda: launch
-        return launch
+        return SimpleNamespace(
+            before=ready.before, workspace=made, run=run, addresses_only=lambda: ready
+        )
 
     monkeypatch.setattr(fused_product, "prepare", prepare)
     return steps
@@ -127,7 +129,7 @@ def test_other_programs_and_rows_are_not_served(used, ran):
 
 def test_other_streams_are_not_served(used, ran, monkeypatch):
     x, streams = begin(used, ran), [7, 7, 8, 8]
-    monkeypatch.setattr(cuda_shared, "_stream", lambda device: streams.pop(0))
+    monkeypatch.setattr(cuda_shared, "raw_stream", lambda device: streams.pop(0))
     assert [multiply(w, x, ran) for w in used] == [ALONE, SHARED, ALONE]
 
 

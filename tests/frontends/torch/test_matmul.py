@@ -168,3 +168,10 @@ def test_subclasses_keep_their_say():
     x = torch.ones(300, 300)
     assert type(tiercel.matmul(x.as_subclass(Logged), x)) is Logged
     assert torch.matmul in seen
+
+
+@pytest.mark.parametrize("other", [None, [1.0, 2.0], 3])
+def test_what_is_no_tensor_gets_torchs_error(other):
+    for product in (tiercel.matmul, tiercel.linear):
+        with pytest.raises(TypeError, match="must be Tensor"):
+            product(torch.ones(2, 2), other)

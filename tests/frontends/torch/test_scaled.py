@@ -45,6 +45,19 @@ def test_blocks(operands):
     assert torch.equal(out.double(), wanted)
 
 
+def test_blocks_of_single_columns(operands):
+    a, b = operands
+    scale_a = 2.0 ** torch.randint(-1, 2, (M, 3)).float()
+    scale_b = 2.0 ** torch.randint(-1, 2, (3, N)).float()
+    wanted = torch.zeros(M, N, dtype=torch.float64)
+    for k in range(3):
+        within = slice(128 * k, 128 * k + 128)
+        part = a[:, within].float().double() @ b[within].float().double()
+        wanted += part * scale_a[:, k : k + 1] * scale_b[k]
+    got = tiercel.scaled_matmul(a, b, scale_a, scale_b, out_dtype=torch.float32)
+    assert torch.equal(got.double(), wanted)
+
+
 def test_two_kinds_of_float8(operands):
     a, b = operands
     one = torch.ones(())
@@ -92,3 +105,6 @@ def test_strides_of_scales():
     assert blocks.scaling == "blocks"
     assert (blocks.a_row_stride, blocks.a_k_stride) == (1, M)
     assert (blocks.b_k_stride, blocks.b_column_stride) == (1, 3)
+    columns = scales_of(torch.ones(3, M).t(), torch.ones(3, N), M, N, K)
+    assert columns.scaling == "column blocks"
+    assert (columns.b_k_stride, columns.b_column_stride) == (N, 1)

@@ -5,26 +5,46 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
+from weakref import ref
 
 import torch
 
 from tiercel import counters
-from tiercel.frontends.torch.cuda_run import ALIGNMENT, settings
+from tiercel.frontends.torch.cuda_run import ALIGNMENT, settings, weight_of
 from tiercel.frontends.torch.engine import Request
+from tiercel.frontends.torch.frozen import packed_form
 from tiercel.planner.gpu import GpuPlan
+
+#: From a, b and bias, as the caller gives them, to a new result; None where it cannot be used now.
+Repeat = Callable[..., torch.Tensor | None]
+
+#: Computes the result of a, b and bias into the last argument, or says that it cannot.
+Launch = Callable[..., bool]
 
 
 def direct(
     plan: GpuPlan, request: Request, given: tuple[Any, ...], result: torch.Tensor
-) -> Callable[..., torch.Tensor | None] | None:
-    """See ``Engine.direct``: for two matrices and a scheme around the vendor's library."""
-    a, b, bias, options = request.a, request.b, request.bias, request.options
-    if plan.chosen.variant.kind != "portable" or request.packed is not None or a.dim() != 2:
-        return None
-    if options.epilogue is not None or (bias is not None and bias.is_complex()):
+) -> Repeat | None:
+    """See ``Engine.direct``: for two matrices, whose bias alone is added by torch at most."""
+    a, b, bias = request.a, request.b, request.bias
+    if request.options.epilogue is not None or a.dim() != 2:
         return None
     addresses = _addresses(*given)
     if addresses != _addresses(a, b, bias):  # folding has copied an operand
+        return None
+    kind = plan.chosen.variant.kind
+    if kind == "portable" and request.packed is None:
+        launch = _around_the_vendor(plan, request, result)
+    elif kind == "fused" and plan.chosen.fringe == 0:
+        launch = _inside_the_kernel(plan, request, given, result)
+    else:
+        return None
+    return None if launch is None else _repeating(plan, launch, result, _phases(addresses))
+
+
+def _around_the_vendor(plan: GpuPlan, request: Request, result: torch.Tensor) -> Launch | None:
+    a, b, bias = request.a, request.b, request.bias
+    if bias is not None and bias.is_complex():
         return None
     from tiercel.targets.gpu import ready
 
@@ -33,12 +53,42 @@ def direct(
     prepared = ready.find(a, b, scheme, levels, out=out, **more)
     if prepared is None:
         return None
-    return _repeating(plan, prepared, result, _phases(addresses))
+
+    def launch(a: Any, b: Any, bias: Any, out: torch.Tensor) -> bool:
+        prepared.run(a, b, out, bias, None)
+        return True
+
+    return launch
 
 
-def _repeating(
-    plan: GpuPlan, prepared: Any, like: torch.Tensor, phases: list[int]
-) -> Callable[..., torch.Tensor | None]:
+def _inside_the_kernel(
+    plan: GpuPlan, request: Request, given: tuple[Any, ...], result: torch.Tensor
+) -> Launch:
+    options, (M, K), N = request.options, request.a.shape, request.b.shape[1]
+    more = {"any_scale": plan.problem.accuracy == "fast", "tracked": request.tracked}
+    transposed = request.b.stride() != given[1].stride()
+    # Held weakly: what is known of a product does not keep a weight packed.
+    known = None if request.packed is None else ref(request.packed)
+    unpacked = weight_of(plan, request) if known is None else None
+
+    def launch(a: torch.Tensor, b: torch.Tensor, bias: Any, out: torch.Tensor) -> bool:
+        weight, of_b = unpacked, {}
+        if known is None:
+            of_b["b"] = b.t() if transposed else b
+        else:
+            form = packed_form(b, options)
+            weight = None if form is None or form is not known() else form.panels
+        if weight is None or not weight.allows():
+            return False
+        weight.multiply(a.reshape(M, K), out.view(M, N), **more, **of_b)
+        if bias is not None:
+            out.add_(bias)
+        return True
+
+    return launch
+
+
+def _repeating(plan: GpuPlan, launch: Launch, like: torch.Tensor, phases: list[int]) -> Repeat:
     shape, device, saved = like.shape, like.get_device(), plan.multiplications_saved
 
     def repeat(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor | None:
@@ -47,8 +97,10 @@ def _repeating(
             return None
         try:
             out = a.new_empty(shape)
-            prepared.run(a, b, out, bias, None)
+            done = launch(a, b, bias, out)
         except torch.OutOfMemoryError:
+            return None
+        if not done:
             return None
         counters.record(plan, perf_counter() - start, saved)
         return out

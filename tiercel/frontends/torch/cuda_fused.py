@@ -9,6 +9,7 @@ speaks against the scheme, the classical kernel replaces the result, from the we
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,10 @@ import torch
 
 from tiercel.errors import TiercelValueError
 from tiercel.frontends.torch import cuda_shared
-from tiercel.frontends.torch.cuda_machine import capturing
+from tiercel.frontends.torch.cuda_machine import capturing, raw_stream
 from tiercel.frontends.torch.cuda_packed import Packed
+from tiercel.frontends.torch.cuda_shared import Planes
+from tiercel.frontends.torch.cuda_workspace import Layout
 from tiercel.lower.accumulator import AccumulatorProgram, accumulate
 from tiercel.lower.program import lower
 from tiercel.schemes import get
@@ -35,7 +38,10 @@ REST = 256
 
 #: Launches that are kept ready. Building one takes 0.5 ms of Python; the allocator gives a model's
 #: layers the same addresses again in every step.
-MOST_READY = 64
+MOST_READY = 1024
+
+#: One call of so many tells the host how it fared: to enqueue that takes 10 us.
+WATCHED = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,11 +67,11 @@ class FusedWeight:
 
     def __init__(self, static: Static, program: AccumulatorProgram | None = None) -> None:
         self.static, self._program = static, program
-        self._sizes: dict[Any, tuple[int, ...]] = {}
+        self._layouts: dict[Any, Layout] = {}
+        self._shareable: set[Any] = set()
         self._ready: dict[Any, Any] = {}
-        self._alone: set[Any] = set()
         self._refused: torch.Tensor | None = None
-        self._rest = 0
+        self._rest = self._calls = 0
 
     def allows(self) -> bool:
         """False for ``REST`` calls after a refusal that the host has heard of; waits for nothing.
@@ -79,7 +85,7 @@ class FusedWeight:
             self._rest -= 1
             return False
         if self._refused is not None and self._refused.item():
-            self._refused, self._rest = None, REST
+            self._refused, self._rest, self._calls = None, REST, 0
             return False
         return True
 
@@ -97,74 +103,79 @@ class FusedWeight:
         ``any_scale``: of A, only the size is judged, not whether its parts are of like scale.
         ``tracked``: torch counts changes of a, whose planes may then serve several weights.
         """
-        stream = torch.cuda.current_stream(a.device).cuda_stream
-        tracked = tracked and b is None
-        program = self.static.operand.lowered.program if b is None else self._program
-        combined = cuda_shared.find(a, self, program) if tracked else None
-        launch, memory = self._launch(a, out, any_scale, combined, b)
-        if combined is not None and memory.flags is combined.flags:
+        from tiercel.targets.hopper import driver
+
+        stream = raw_stream(a.get_device())
+        operands = (a, out) if b is None else (a, out, b)
+        kind = (*((x.shape, x.stride()) for x in operands), any_scale, driver.most_multiprocessors)
+        layout = self._layouts.get(kind)
+        if layout is None:
+            made = self._prepared(a, out, b, any_scale, None)
+            self._layouts[kind] = Layout.of(made.workspace)
+            if _is_combined_before(made) and b is None:
+                self._shareable.add(kind)
+            made.run(stream)
+            self._watch(made.workspace.flags)
+            return
+        shares = tracked and kind in self._shareable
+        planes = cuda_shared.find(a, self, layout) if shares else None
+        launch, memory, flags = self._launches(kind, operands, layout, planes)
+        if planes is not None:
             for step in (launch.before[-1], launch.multiply, *launch.after):
                 step.run(stream)
         else:
+            layout.clear_flags(memory, stream)
             launch.run_cleared(stream)
-            if tracked and _is_combined_before(launch):
-                cuda_shared.keep(a, self, program, memory)
-        self._watch(memory.flags)
+            if shares:
+                cuda_shared.keep(a, self, layout, memory)
+        self._calls += 1
+        if self._calls % WATCHED == 1:
+            self._watch(flags())
 
-    def _launch(
+    def _launches(
+        self, kind: Any, operands: tuple[torch.Tensor, ...], layout: Layout, planes: Planes | None
+    ) -> tuple[Any, torch.Tensor, Callable[[], torch.Tensor]]:
+        """The launches of a call, its memory from torch, and how to get at its flags.
+
+        They are found by the addresses of all that they touch. ``planes``: those that another
+        product of a has made, with its flags.
+        """
+        memory = (layout if planes is None else layout.without_planes).allocate(operands[0])
+        shared = memory if planes is None else planes.memory
+        place = (kind, memory.data_ptr(), shared.data_ptr(), *(x.data_ptr() for x in operands))
+        launch = self._ready.get(place)
+        if launch is None:
+            from tiercel.targets.hopper.fused_product import Workspace
+
+            if planes is None:
+                arrays = layout.arrays(memory)
+            else:
+                arrays = layout.without_planes.arrays(memory)
+                arrays[0], arrays[-1] = layout.array(shared, 0), layout.array(shared, -1)
+            a, out, *b = operands
+            any_scale = kind[-2]
+            made = self._prepared(a, out, b[0] if b else None, any_scale, Workspace(*arrays))
+            if len(self._ready) >= MOST_READY:
+                self._ready.clear()
+            launch = self._ready[place] = made.addresses_only()
+        return launch, memory, lambda: layout.array(shared, -1)
+
+    def _prepared(
         self,
         a: torch.Tensor,
         out: torch.Tensor,
+        b: torch.Tensor | None,
         any_scale: bool,
-        combined: Any = None,
-        b: torch.Tensor | None = None,
-    ) -> tuple[Any, Any]:
-        """The launches of a call, and its ``Workspace``: torch's memory, for this call only.
-
-        They are found by all their addresses, the workspace's included. Planes of A and flags are
-        those of ``combined``, which another product has made, where they fit.
-        """
-        from tiercel.targets.hopper import driver
+        memory: Any,
+    ) -> Any:
         from tiercel.targets.hopper.fused_product import prepare
 
-        right = () if b is None else (b,)
-        sizes = ((x.shape, x.stride()) for x in (a, *right))
-        shape = (*sizes, any_scale, driver.most_multiprocessors)
-        memory = place = None
-        if shape in self._sizes:
-            memory = self._memory(a, shape, combined)
-            addresses = (x.data_ptr() for x in (a, *right, out, *memory))
-            place = (shape, *addresses)
-            if place in self._ready:
-                return self._ready[place], memory
         judge = self.static.judge
         if any_scale:
             judge = replace(judge, limits=replace(judge.limits, limit=math.inf))
         if b is None:
-            made = prepare(a, self.static.operand, out, judge=judge, memory=memory)
-        else:
-            made = prepare(a, b, out, program=self._program, judge=judge, memory=memory)
-        if memory is None:
-            memory = made.workspace
-            self._sizes[shape] = tuple(x.numel() for x in memory)
-            if not _is_combined_before(made):
-                self._alone.add(shape)
-        if place is not None:
-            if len(self._ready) >= MOST_READY:
-                self._ready.clear()
-            self._ready[place] = made.addresses_only()  # the allocator must have them back
-        return made, memory
-
-    def _memory(self, a: torch.Tensor, shape: Any, combined: Any) -> Any:
-        from tiercel.targets.hopper.fused_product import Workspace
-
-        sizes = self._sizes[shape]
-        shares = combined is not None and shape not in self._alone
-        if shares and (combined.a_planes.numel(), combined.flags.numel()) == (sizes[0], sizes[-1]):
-            others = (a.new_empty(count, dtype=torch.float16) for count in sizes[1:-1])
-            return Workspace(combined.a_planes, *others, combined.flags)
-        halves = (a.new_empty(count, dtype=torch.float16) for count in sizes[:-1])
-        return Workspace(*halves, a.new_zeros(sizes[-1], dtype=torch.int32))
+            return prepare(a, self.static.operand, out, judge=judge, memory=memory)
+        return prepare(a, b, out, program=self._program, judge=judge, memory=memory)
 
     def _watch(self, flags: torch.Tensor) -> None:
         """Let the host see, at some later time, whether the device has refused the data."""

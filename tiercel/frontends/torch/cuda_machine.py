@@ -34,6 +34,11 @@ def capturing() -> bool:
     return torch.cuda.is_current_stream_capturing()
 
 
+def raw_stream(device: int) -> int:
+    """The current stream of a device, as the driver names it; 2 us sooner than by its object."""
+    return torch._C._cuda_getCurrentRawStream(device)
+
+
 def make_blas_handle() -> None:
     """Let torch make cuBLAS's handle for the current device now, even while a graph is captured.
 

@@ -14,20 +14,20 @@ from weakref import ref
 
 import torch
 
-from tiercel.frontends.torch.cuda_machine import capturing
+from tiercel.frontends.torch.cuda_machine import capturing, raw_stream
+from tiercel.frontends.torch.cuda_workspace import Layout
 
 
 @dataclass(eq=False)
 class Planes:
     """What products of ``source``, in this ``state``, may read; ``users``: weights that did.
 
-    ``flags``: with the guard's record, as in a product's workspace.
+    ``memory``: a product's workspace, with planes of A and, in its flags, the guard's record.
     """
 
     source: ref[torch.Tensor]
     state: Any
-    a_planes: torch.Tensor
-    flags: torch.Tensor
+    memory: torch.Tensor
     users: set[int] = field(default_factory=set)
 
 
@@ -35,18 +35,18 @@ class Planes:
 _last: dict[int, Planes] = {}
 
 
-def find(a: torch.Tensor, weight: object, program: object) -> Planes | None:
-    """The planes that ``program`` needs of a, for the product of ``weight``; None if not there."""
+def find(a: torch.Tensor, weight: Any, layout: Layout) -> Planes | None:
+    """The planes of a, for a product of ``weight`` whose workspace has this layout, if there."""
     kept = _last.get(a.get_device())
     if kept is None or id(weight) in kept.users or kept.source() is not _source(a):
         return None
-    if kept.state != _state(a, program) or capturing():
+    if kept.state != _state(a, weight, layout) or capturing():
         return None
     kept.users.add(id(weight))
     return kept
 
 
-def keep(a: torch.Tensor, weight: object, program: object, memory: Any) -> None:
+def keep(a: torch.Tensor, weight: Any, layout: Layout, memory: torch.Tensor) -> None:
     """Let the next products of the same input find the planes that ``weight``'s product made.
 
     ``memory``: its workspace.
@@ -56,7 +56,7 @@ def keep(a: torch.Tensor, weight: object, program: object, memory: Any) -> None:
         _last.pop(device, None)
         return
     source = ref(_source(a), lambda _: _forget(device, planes))
-    planes = Planes(source, _state(a, program), memory.a_planes, memory.flags, {id(weight)})
+    planes = Planes(source, _state(a, weight, layout), memory, {id(weight)})
     _last[device] = planes
 
 
@@ -70,9 +70,6 @@ def _source(a: torch.Tensor) -> torch.Tensor:
     return a if a._base is None else a._base
 
 
-def _state(a: torch.Tensor, program: object) -> Any:
-    return a.data_ptr(), a._version, a.shape, a.stride(), a.dtype, _stream(a.device), program
-
-
-def _stream(device: torch.device) -> int:
-    return torch.cuda.current_stream(device).cuda_stream
+def _state(a: torch.Tensor, weight: Any, layout: Layout) -> Any:
+    stream, program = raw_stream(a.get_device()), weight.static.operand.lowered.program
+    return a.data_ptr(), a._version, a.shape, a.stride(), a.dtype, stream, layout, program

@@ -94,13 +94,11 @@ def watched() -> bool:
 
     The mode that ``torch.set_default_device`` leaves on is about new tensors only.
     """
-    return (
-        torch._C._len_torch_dispatch_stack() > 0
-        or forward_ad._current_level >= 0
-        or not all(
-            isinstance(torch._C._get_function_stack_at(i), DeviceContext)
-            for i in range(torch._C._len_torch_function_stack())
-        )
+    if torch._C._len_torch_dispatch_stack() > 0 or forward_ad._current_level >= 0:
+        return True
+    modes = torch._C._len_torch_function_stack()
+    return modes > 0 and not all(
+        isinstance(torch._C._get_function_stack_at(i), DeviceContext) for i in range(modes)
     )
 
 
@@ -113,4 +111,8 @@ def followed(*operands: torch.Tensor | None) -> bool:
     """Whether autograd or a transform of ``torch.func`` has to know the product."""
     if transformed():
         return True
-    return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in operands)
+    if torch.is_grad_enabled():
+        for x in operands:  # any() and its generator take 0.5 us longer
+            if x is not None and x.requires_grad:
+                return True
+    return False

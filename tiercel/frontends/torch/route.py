@@ -18,7 +18,7 @@ def why_left_to_torch(
     """The reason for torch's own product, "" if a plan may gain; ``columns_of``: axis of b's N."""
     if torch._C._is_tracing():
         return "calls that torch traces"
-    if not are_plain(a, b, bias, out):
+    if a is None or b is None or not are_plain(a, b, bias, out):
         return "tensor subclasses and other types"
     if options.scheme == "vendor":
         return "the vendor's product"

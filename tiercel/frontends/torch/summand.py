@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from tiercel.errors import TiercelTypeError, TiercelValueError
+from tiercel.frontends.torch.cuda_machine import capturing, why_not_hopper
 from tiercel.frontends.torch.engine import Request
 from tiercel.frontends.torch.operands import followed, watched
 from tiercel.frontends.torch.out import check_out, writable_in_place
@@ -23,8 +24,11 @@ from tiercel.frontends.torch.shortcut import TORCHS, leave_to_torch, look_up
 from tiercel.options import DEFAULT
 from tiercel.planner.gpu import GpuPlan
 
-#: Numbers that every floating dtype takes.
+#: alpha and beta.
+Factors = tuple[float, float]
+
 _REAL = (type(None), float, int)
+_PLAIN = (Tensor, Parameter)
 
 
 def with_summand(a: Any, b: Any, c: Any, alpha: Any, beta: Any, out: Any) -> Tensor | None:
@@ -34,25 +38,25 @@ def with_summand(a: Any, b: Any, c: Any, alpha: Any, beta: Any, out: Any) -> Ten
     """
     if torch.compiler.is_compiling() or type(alpha) not in _REAL or type(beta) not in _REAL:
         return None
-    if type(c) is not Tensor and type(c) is not Parameter:
+    if type(a) is not Tensor or type(b) not in _PLAIN or type(c) not in _PLAIN:
         return None
-    known = look_up(a, b, None, -1, DEFAULT)
-    if known is None and _is_torchs(a, b):
-        known = TORCHS
-    if known is None or not _fit(a, b, c) or watched() or followed(a, b, c):
+    if not _fit(a, b, c) or torch.is_autocast_enabled(a.device.type) or torch._C._is_tracing():
+        return None
+    if watched() or followed(a, b, c):
         return None
     if out is not None:
         check_out(out, a, b, None)
         if not writable_in_place(out, a, b) or (c is not out and not writable_in_place(out, c)):
             return None
-    alpha, beta = 1.0 if alpha is None else alpha, 1.0 if beta is None else beta
-    if known is not TORCHS:
-        return _by_plan(known, a, b, c, alpha, beta, out)
-    if a.dtype.itemsize == 2:
-        result = _by_kernel(a, b, c, alpha, beta, out)
+    factors = 1.0 if alpha is None else alpha, 1.0 if beta is None else beta
+    if a.is_cuda and a.dtype.itemsize == 2:
+        result = _by_kernel(a, b, c, factors, out)
         if result is not None:
             return result
-    return torch.addmm(c, a, b, alpha=alpha, beta=beta, out=out)
+    known = look_up(a, b, None, -1, DEFAULT)
+    if known is TORCHS or (known is None and _is_torchs(a, b)):
+        return torch.addmm(c, a, b, alpha=factors[0], beta=factors[1], out=out)
+    return None if known is None else _by_plan(known, a, b, c, factors, out)
 
 
 def _is_torchs(a: Any, b: Any) -> bool:
@@ -67,7 +71,7 @@ def _is_torchs(a: Any, b: Any) -> bool:
 
 
 def _by_plan(
-    known: Known, a: Tensor, b: Tensor, c: Tensor, alpha: float, beta: float, out: Tensor | None
+    known: Known, a: Tensor, b: Tensor, c: Tensor, factors: Factors, out: Tensor | None
 ) -> Tensor | None:
     """By the plan that the product alone has had; None where it has changed or cannot add."""
     plan = known.plan
@@ -81,7 +85,7 @@ def _by_plan(
 
     result = a.new_empty(known.shape) if out is None else out
     request = Request(a, b, None, DEFAULT)
-    if not run_with_summand(plan, request, c, (alpha, beta), result):
+    if not run_with_summand(plan, request, c, factors, result):
         return None
     if out is not None:
         torch.autograd.graph.increment_version(out)
@@ -109,11 +113,10 @@ def _fit(a: Tensor, b: Tensor, c: Tensor) -> bool:
 
 
 def _by_kernel(
-    a: Tensor, b: Tensor, c: Tensor, alpha: float, beta: float, out: Tensor | None
+    a: Tensor, b: Tensor, c: Tensor, factors: Factors, out: Tensor | None
 ) -> Tensor | None:
     """By the own kernel; None where it is not there, not compiled, or cannot read the operands."""
-    from tiercel.frontends.torch.cuda_machine import capturing, why_not_hopper
-
+    alpha, beta = factors
     simple = c.shape == (a.shape[0], b.shape[1]) and beta != 0 and a.numel() and b.numel()
     if not simple or why_not_hopper(a.get_device()) or capturing():
         return None

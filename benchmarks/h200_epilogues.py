@@ -11,6 +11,7 @@ compiled is compiled before, by one process for each product.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -241,23 +242,32 @@ def measure(case: Case, M: int, tiles: list[Tile | None], whole: bool) -> dict[s
     return entry
 
 
-def compile_all(model: str, sizes: list[int], options: list[str]) -> None:
+def compile_all(models: list[str], sizes: list[int], options: list[str]) -> None:
     """Everything that a later process needs, in the caches of this machine."""
-    command = [sys.executable, __file__, "--model", model, *options]
+    command = [sys.executable, __file__, *options, "--rows", ",".join(map(str, sizes))]
     running = [
         subprocess.Popen(
-            [*command, "--compile-only", str(i), "--rows", ",".join(map(str, sizes))],
-            stdout=subprocess.DEVNULL,
+            [*command, "--models", model, "--compile-only", str(i)], stdout=subprocess.DEVNULL
         )
+        for model in models
         for i in range(len(cases(model)))
     ]
     for process in running:
         process.wait()
 
 
+def summary(entries: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Geometric mean and least of the ratios of ``fused``."""
+    found = {}
+    for kind in ("interleaved", "sustained"):
+        ratios = [x["ratios"]["fused"][kind] for x in entries]
+        found[kind] = {"mean": statistics.geometric_mean(ratios), "least": min(ratios)}
+    return found
+
+
 @click.command()
 @click.option("--out", type=click.Path(path_type=Path))
-@click.option("--model", type=click.Choice(["8B", "70B"]), default="8B", show_default=True)
+@click.option("--models", default="8B,70B", show_default=True)
 @click.option("--rows", default="2048,8192", show_default=True)
 @click.option("--only", help="Epilogues to measure, all by default.")
 @click.option("--sweep", is_flag=True, help="Every large tile instead of the one chosen.")
@@ -266,7 +276,7 @@ def compile_all(model: str, sizes: list[int], options: list[str]) -> None:
 @click.option("--limit", default=100.0, help="Seconds after which no further case is started.")
 def main(
     out: Path | None,
-    model: str,
+    models: str,
     rows: str,
     only: str | None,
     sweep: bool,
@@ -278,36 +288,39 @@ def main(
     folder = Path(tempfile.gettempdir()) / "inductor-of-epilogues"  # shared with the compilations
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))
     begin = time.perf_counter()
-    sizes = [int(M) for M in rows.split(",")]
+    sizes, names = [int(M) for M in rows.split(",")], models.split(",")
     tiles: list[Tile | None] = [*LARGE] if sweep else [None]
     if compile_only is not None:
         for M in sizes:
-            for play in players(cases(model)[compile_only], M, tiles, not no_whole).values():
+            for play in players(cases(names[0])[compile_only], M, tiles, not no_whole).values():
                 play()
             torch.cuda.empty_cache()
         return
     options = ["--sweep"] * sweep + ["--no-whole"] * no_whole
-    compile_all(model, sizes, options)
+    compile_all(names, sizes, options)
     click.echo(f"compiled in {time.perf_counter() - begin:.0f} s")
     result: dict[str, Any] = {
         **provenance(),
         "cases": [],
     }
-    for M in sizes:
+    for model, M in itertools.product(names, sizes):
         for case in cases(model):
             if only and case.name not in only.split(","):
                 continue
             if time.perf_counter() - begin > limit:
-                click.echo(f"no time for {case.name} of {M} rows")
+                click.echo(f"no time for {case.name} of {model}, {M} rows")
                 continue
-            entry = measure(case, M, tiles, not no_whole)
+            entry = {"model": model, **measure(case, M, tiles, not no_whole)}
             if not sweep and sizes[0] == M:
                 entry["launches"] = launches(case, M)
                 assert [x for x in entry["launches"] if "mem" not in x.lower()] == ["gemm"]
             result["cases"].append(entry)
+            if not sweep:
+                result["fused"] = summary(result["cases"])
             torch.cuda.empty_cache()
             if out is not None:
                 out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    click.echo(json.dumps(result.get("fused")))
 
 
 if __name__ == "__main__":

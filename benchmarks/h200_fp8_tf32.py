@@ -23,10 +23,11 @@ from tiercel.targets.hopper import gemm, gemm_scaled
 
 Case = Callable[[int], dict[str, Any]]
 E4M3 = torch.float8_e4m3fn
+SECONDS = 0.2  # of a turn, sustained
 
 
 def float8(kind: str, fast: bool) -> Case:
-    """``kind`` of scales: one number, rows, or blocks of 128 values of K."""
+    """``kind`` of scales: one number, rows, or blocks (see ``tiercel.scaled_matmul``)."""
 
     def case(n: int) -> dict[str, Any]:
         a, b = (torch.randn(n, n, device="cuda").to(E4M3) for _ in range(2))
@@ -36,6 +37,9 @@ def float8(kind: str, fast: bool) -> Case:
             "rows": lambda: (torch.rand(n, 1, device="cuda"), torch.rand(1, n, device="cuda")),
             "blocks": lambda: (
                 torch.rand(depth, n, device="cuda").t(), torch.rand(depth, depth, device="cuda").t()
+            ),
+            "column blocks": lambda: (
+                torch.rand(depth, n, device="cuda").t(), torch.rand(depth, n, device="cuda")
             ),
         }[kind]()  # fmt: skip
 
@@ -47,15 +51,15 @@ def float8(kind: str, fast: bool) -> Case:
         def ours() -> torch.Tensor:
             return gemm_scaled(a, b.t(), scale_a, scale_b, out=out, fast_accumulation=fast)
 
-        wide = (scale_b.repeat_interleave(128, 0).repeat_interleave(128, 1), 128)
-        right, repeat = wide if kind == "blocks" else (scale_b, 1)
-        left = scale_a if kind == "number" else scale_a[:64].repeat_interleave(repeat, 1)
-        if kind == "blocks":
+        left, right = scale_a[:64] if scale_a.dim() else scale_a, scale_b
+        if "blocks" in kind:
+            left, right = left.repeat_interleave(128, 1), right.repeat_interleave(128, 0)
+            right = right if right.shape[1] == n else right.repeat_interleave(128, 1)
             wanted = (a[:64].double() * left) @ (b.t().double() * right)
         else:
             wanted = a[:64].double() @ b.t().double() * left * right
         errors = {"vendor": error(vendor(), wanted), "gemm": error(ours(), wanted)}
-        entry = compared((n, n, n), 2 * n**3, {"vendor": vendor, "gemm": ours})
+        entry = compared((n, n, n), 2 * n**3, {"vendor": vendor, "gemm": ours}, SECONDS)
         return {"scales": kind, "fast": fast, "errors": errors, **entry}
 
     return case
@@ -76,7 +80,7 @@ def tf32(a_transposed: bool, b_transposed: bool) -> Case:
 
         wanted = a[:64].double() @ b.double()
         errors = {"vendor": error(vendor(), wanted), "gemm": error(ours(), wanted)}
-        entry = compared((n, n, n), 2 * n**3, {"vendor": vendor, "gemm": ours})
+        entry = compared((n, n, n), 2 * n**3, {"vendor": vendor, "gemm": ours}, SECONDS)
         return {"layout": f"{'nt'[a_transposed]}{'nt'[b_transposed]}", "errors": errors, **entry}
 
     return case
@@ -91,7 +95,7 @@ SETS: dict[str, tuple[list[Case], list[int]]] = {
     "float8": (
         [
             float8("number", True), float8("number", False), float8("rows", True),
-            float8("rows", False), float8("blocks", False),
+            float8("rows", False), float8("blocks", False), float8("column blocks", False),
         ],
         [4096, 8192],
     ),

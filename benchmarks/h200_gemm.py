@@ -3,9 +3,9 @@
 Usage: ``python benchmarks/h200_gemm.py --out benchmarks/results/h200-gemm.json``
 
 Interleaved: one launch of each player in random order, median of the ratios of each round.
-Sustained: each player alone for a quarter of a second, players in turn, mean. Power sets the clock,
-so the two differ; both are reported, with the clocks. Operands are normal random numbers in sets
-that exceed L2 together. Small products are replayed from CUDA graphs of 20 calls.
+Sustained: each player alone for half a second, in turn, mean. Power sets the clock, so the
+two differ; both are reported, with the clocks. Operands are normal random numbers in sets that
+exceed L2 together. Small products are replayed from CUDA graphs of 20 calls.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SMALL = [
     for M in (16, 64, 128, 256, 512)
     for N, K in ((4096, 4096), (14336, 4096), (4096, 8192))
 ]
-SECONDS, ROUNDS, SETS_BYTES = 0.25, 3, 200 << 20
+SECONDS, ROUNDS, SETS_BYTES = 0.25, 2, 200 << 20
 
 
 class Operands:
@@ -91,11 +91,11 @@ def interleaved(players: dict[str, Player], rounds: int = 12) -> dict[str, list[
     return times
 
 
-def sustained(players: dict[str, Player]) -> dict[str, dict[str, float]]:
-    """Milliseconds per call and the clock meanwhile."""
+def sustained(players: dict[str, Player], seconds: float = SECONDS) -> dict[str, dict[str, float]]:
+    """Milliseconds per call and the clock meanwhile; turns of ``seconds``."""
     times: dict[str, list[float]] = {name: [] for name in players}
     clocks: dict[str, list[int]] = {name: [] for name in players}
-    calls = {name: max(3, int(SECONDS * 1e3 / timed(play, 3))) for name, play in players.items()}
+    calls = {name: max(3, int(seconds * 1e3 / timed(play, 3))) for name, play in players.items()}
     names = list(players)
     for round_ in range(ROUNDS + 1):  # the first one warms the chip
         for name in names[round_ % len(names) :] + names[: round_ % len(names)]:
@@ -107,7 +107,7 @@ def sustained(players: dict[str, Player]) -> dict[str, dict[str, float]]:
             for _ in range(calls[name]):
                 play()
             stop.record()
-            time.sleep(SECONDS / 3)
+            time.sleep(seconds / 3)
             clocks[name].append(torch.cuda.clock_rate())
             stop.synchronize()
             if round_:
@@ -118,12 +118,14 @@ def sustained(players: dict[str, Player]) -> dict[str, dict[str, float]]:
     }
 
 
-def compared(shape: tuple[int, int, int], flop: int, players: dict[str, Player]) -> dict[str, Any]:
+def compared(
+    shape: tuple[int, int, int], flop: int, players: dict[str, Player], seconds: float = SECONDS
+) -> dict[str, Any]:
     """Ratios over the player "vendor", above 1 where faster."""
     for play in players.values():
         play()
     torch.cuda.synchronize()
-    single, steady = interleaved(players), sustained(players)
+    single, steady = interleaved(players), sustained(players, seconds)
     vendor = single["vendor"]
     entry: dict[str, Any] = {
         "shape": shape,
@@ -154,7 +156,7 @@ def plain(shape: tuple[int, int, int]) -> dict[str, Any]:
     """The classical product, tile by the heuristic."""
     operands = Operands(*shape)
     players = {"vendor": operands.player(operands.vendor), "gemm": operands.player(operands.ours)}
-    return compared(shape, operands.flop, players)
+    return compared(shape, operands.flop, players, 0.5)
 
 
 def small(shape: tuple[int, int, int]) -> dict[str, Any]:
@@ -179,28 +181,6 @@ def small(shape: tuple[int, int, int]) -> dict[str, Any]:
             "parts": choice.parts}  # fmt: skip
 
 
-def other(case: tuple[str, int]) -> dict[str, Any]:
-    """float8 with one scale and fast accumulation on both sides, and TF32; squares."""
-    name, size = case
-    dtype = torch.float32 if name == "tf32" else getattr(torch, name)
-    a, b = (torch.randn(size, size, device="cuda").to(dtype) for _ in range(2))
-    out = torch.empty(size, size, device="cuda", dtype=torch.bfloat16 if name != "tf32" else dtype)
-    one = torch.ones((), device="cuda")
-    torch.backends.cuda.matmul.allow_tf32 = True
-
-    def vendor() -> None:
-        if name == "tf32":
-            torch.mm(a, b.t(), out=out)
-        else:
-            torch._scaled_mm(a, b.t(), one, one, out_dtype=out.dtype, use_fast_accum=True)
-
-    def ours() -> None:
-        gemm(a, b.t(), out=out, tf32=True)
-
-    entry = compared((size,) * 3, 2 * size**3, {"vendor": vendor, "gemm": ours})
-    return {"dtype": name, **entry}
-
-
 def host_overhead() -> dict[str, float]:
     """Microseconds of the host for one warm call."""
     a = torch.randn(256, 256, device="cuda", dtype=torch.bfloat16)
@@ -221,7 +201,6 @@ def host_overhead() -> dict[str, float]:
 CASES: dict[str, tuple[list[Any], Callable[[Any], dict[str, Any]]]] = {
     "plain": (PLAIN, plain),
     "small": (SMALL, small),
-    "other": ([("float8_e4m3fn", 8192), ("float8_e4m3fn", 4096), ("tf32", 8192)], other),
 }
 
 
@@ -238,7 +217,7 @@ def provenance() -> dict[str, Any]:
 
 @click.command()
 @click.option("--out", type=click.Path(path_type=Path), required=True)
-@click.option("--sets", default="host,small,plain,other", help="what to measure, in this order")
+@click.option("--sets", default="host,small,plain", help="what to measure, in this order")
 @click.option("--limit", default=120.0, help="seconds after which no further case is started")
 def main(out: Path, sets: str, limit: float) -> None:
     """Measure, print and write."""

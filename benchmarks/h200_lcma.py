@@ -22,7 +22,7 @@ from h200_gemm import Operands, Player, compared, provenance
 
 from tiercel import schemes
 from tiercel.frontends.torch import cuda_fused
-from tiercel.lower.accumulator import AccumulatorProgram, Cost, accumulate
+from tiercel.lower.accumulator import AccumulatorProgram, accumulate
 from tiercel.targets.hopper.fused_product import FusedLaunch, prepare
 from tiercel.targets.hopper.packed import pack
 
@@ -36,7 +36,7 @@ OTHERS = ("strassen", "accurate", "lean-2x2x3", "lean-2x4x4")
 
 def program_of(name: str) -> AccumulatorProgram:
     """As the kernel can run it."""
-    return accumulate(schemes.get(name), cost=Cost(registers=1))
+    return accumulate(schemes.get(name))
 
 
 def fused_player(operands: Operands, work: list[FusedLaunch]) -> Player:

@@ -1,4 +1,4 @@
-"""Draws docs/h200.png from the results of h200_gemm.py and h200_portable.py.
+"""Draws docs/h200.png from the results of h200_gemm, h200_fp8_tf32 and h200_portable.
 
 Usage: python benchmarks/h200_picture.py
 """
@@ -18,37 +18,31 @@ from matplotlib.axes import Axes
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 #: NVIDIA's data sheet of the H200, dense products, TFLOP/s.
-DATA_SHEET = {"bfloat16": 989, "float32": 67, "float64": 67}
-GREY, LIGHT, DARK = "#9aa0a6", "#7fb3d5", "#1a5276"
+DATA_SHEET = {"bfloat16": 989, "float8": 1979, "TF32": 494, "float32": 67, "float64": 67}
+GREY, DARK = "#9aa0a6", "#1a5276"
 
 
 def main() -> None:
-    """Read both results, draw three panels."""
-    figure, axes = plt.subplots(1, 3, figsize=(13, 4.2), width_ratios=(6, 4, 4), dpi=110)
-    _fused(axes[0])
-    for axis, dtype in zip(axes[1:], ("float32", "float64"), strict=True):
-        _portable(axis, dtype)
+    """Read the results, draw five panels."""
+    figure = plt.figure(figsize=(13, 8.2), dpi=110)
+    grid, other = figure.add_gridspec(2, 14), _read("h200-fp8-tf32.json")
+    _hopper(figure.add_subplot(grid[0, :8]), "bfloat16", _read("h200-gemm.json")["plain"])
+    _portable(figure.add_subplot(grid[0, 8:11]), "float32")
+    _portable(figure.add_subplot(grid[0, 11:]), "float64")
+    _hopper(figure.add_subplot(grid[1, :7]), "float8", other["float8"])
+    _hopper(figure.add_subplot(grid[1, 7:]), "TF32", other["tf32"])
     figure.suptitle("NVIDIA H200, sustained: each library alone and hot, additions included")
     figure.tight_layout()
     figure.savefig(ROOT / "docs" / "h200.png", metadata={"Software": None})
 
 
-def _fused(axis: Axes) -> None:
-    """bfloat16, B static: cuBLAS, the plain kernel, the better of the two ways to sum A."""
-    run = next(run for run in _read("h200-gemm.json")["runs"] if run.get("fused"))
-    rows = run["fused"]
+def _hopper(axis: Axes, dtype: str, rows: list[dict[str, Any]]) -> None:
+    """The plain kernel beside cuBLAS."""
     vendor = [row["vendor_tflops"]["sustained"] for row in rows]
-    ratios = {
-        "plain": [_sustained(row, "gemm") for row in rows],
-        "fused": [max(_sustained(row, way) for way in ("before", "inside")) for row in rows],
-    }
-    rates = {name: [v * r for v, r in zip(vendor, of, strict=True)] for name, of in ratios.items()}
-    series = [
-        Bars("cuBLAS", GREY, vendor, None),
-        Bars("tiercel, plain", LIGHT, rates["plain"], ratios["plain"]),
-        Bars("tiercel, Winograd in the kernel", DARK, rates["fused"], ratios["fused"]),
-    ]
-    _draw(axis, [_name(*row["shape"]) for row in rows], "bfloat16", series)
+    ratios = [row["players"]["gemm"]["sustained"] for row in rows]
+    rates = [v * r for v, r in zip(vendor, ratios, strict=True)]
+    series = [Bars("cuBLAS", GREY, vendor, None), Bars("tiercel", DARK, rates, ratios)]
+    _draw(axis, [_title(row) for row in rows], dtype, series)
 
 
 def _portable(axis: Axes, dtype: str) -> None:
@@ -87,17 +81,18 @@ def _draw(axis: Axes, names: list[str], dtype: str, series: list[Bars]) -> None:
     axis.text(-0.5, peak, "data sheet", ha="left", va="bottom", fontsize=8)
     axis.set_xticks(range(len(names)), names, fontsize=8)
     axis.set_title(f"{dtype}, effective TFLOP/s", fontsize=10)
-    axis.set_ylim(0, peak * 1.25)
-    axis.legend(loc="upper left", fontsize=8, ncols=len(series), frameon=False)
+    axis.set_ylim(0, peak * 1.3)
+    axis.legend(loc="upper left", fontsize=8, frameon=False)
 
 
 def _name(M: int, N: int, K: int) -> str:
     return f"{M}³" if M == N == K else f"{M}\n{N}\n{K}"
 
 
-def _sustained(row: dict[str, Any], player: str) -> float:
-    """Speed over cuBLAS."""
-    return row["players"][player]["sustained"]
+def _title(row: dict[str, Any]) -> str:
+    """Shape, and which scales or layout."""
+    words = f"{row.get('layout', '')} {row.get('scales', '')} {'fast' * row.get('fast', False)}"
+    return "\n".join([_name(*row["shape"]), *words.split()])
 
 
 def _read(name: str) -> dict[str, Any]:

@@ -308,6 +308,22 @@ def test_workspace_of_a_packed_weight_is_as_planned(weight):
     assert taken == pytest.approx(plan.chosen.workspace, rel=0.01)
 
 
+def test_no_memory_is_kept_after_a_call(weight):
+    packed = packed_for_winograd(weight)
+
+    def multiply(rows):
+        x = normal(rows, 8192, dtype=torch.bfloat16, seed=1)
+        tiercel.linear(x, packed, scheme="winograd")
+
+    multiply(4096)
+    before = torch.cuda.memory_allocated()
+    for _ in range(3):
+        apart = torch.empty(1 << 20, device="cuda")  # other addresses each time
+        multiply(4096)
+        del apart
+    assert torch.cuda.memory_allocated() == before
+
+
 def test_overhead(capsys):
     """Microseconds of the host for a call that is torch's, and for finding a plan again."""
     x, w = normal(16, 4096, dtype=torch.bfloat16), normal(4096, 4096, dtype=torch.bfloat16, seed=1)

@@ -1,5 +1,7 @@
 """Traced epilogues in the Hopper kernel, against their float64 reference."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -37,8 +39,8 @@ def operands_of(name: str, M: int, N: int):
         "bias": {"bias": tensor(N)},
         "residual": {"residual": tensor(M, N)},
         "rope": {
-            "cos": tensor(M, HEAD // 2, dtype=torch.float32),
-            "sin": tensor(M, HEAD // 2, dtype=torch.float32),
+            "cos": tensor(M, math.gcd(HEAD // 2, N // 2), dtype=torch.float32),
+            "sin": tensor(M, math.gcd(HEAD // 2, N // 2), dtype=torch.float32),
             "rotated": float(N // 2),
         },
         "residual_rms": {"residual": tensor(M, N), "gamma": tensor(N)},

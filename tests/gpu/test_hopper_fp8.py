@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tiercel.errors import TiercelTypeError, TiercelValueError
-from tiercel.targets.hopper import Tile, available, gemm_scaled, heuristic
+from tiercel.targets.hopper import Tile, available, gemm, gemm_scaled, heuristic
 
 pytestmark = pytest.mark.gpu
 
@@ -37,12 +37,19 @@ def blocks(M: int, N: int, K: int) -> tuple[torch.Tensor, torch.Tensor]:
     return scales(depth, M).t(), scales(-(-N // 128), depth).t()
 
 
+def column_blocks(M: int, N: int, K: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Scales of 1×128 blocks of A and 128×1 blocks of B."""
+    depth = -(-K // 128)
+    return scales(depth, M).t(), scales(depth, N)
+
+
 def product(a, b, scale_a, scale_b) -> torch.Tensor:
     """In float64, scales of rows, columns or blocks written out."""
     a, b = a.float().double(), b.float().double()
     (M, K), N = a.shape, b.shape[1]
     if scale_a.shape == (M, -(-K // 128)) and scale_a.numel() > 1 and K > 128:
-        wide = scale_b.repeat_interleave(128, 0)[:K].repeat_interleave(128, 1)[:, :N]
+        wide = scale_b.repeat_interleave(128, 0)[:K]
+        wide = wide if wide.shape[1] == N else wide.repeat_interleave(128, 1)[:, :N]
         return (a * scale_a.repeat_interleave(128, 1)[:, :K]) @ (b * wide)
     return a @ b * scale_a * scale_b
 
@@ -63,6 +70,35 @@ def test_blocks_are_exact_on_integers(tile: Tile, M: int, N: int, K: int):
     )  # fmt: skip
     assert torch.equal(whole[:, :N], wanted.to(torch.bfloat16))
     assert whole[:, N:].isnan().all()
+
+
+@pytest.mark.parametrize("tile", heuristic.PROMOTED_COLUMNS, ids=str)
+@pytest.mark.parametrize(("M", "N", "K"), SIZES[1:])
+def test_blocks_of_single_columns(tile: Tile, M: int, N: int, K: int):
+    a, b = integers(M, K), integers(N, K).t()
+    scale_a, scale_b = column_blocks(M, N, K)
+    wanted = product(a, b, scale_a, scale_b).to(torch.bfloat16)
+    for config in (tile, None):
+        assert torch.equal(gemm_scaled(a, b, scale_a, scale_b, config=config), wanted)
+
+
+@pytest.mark.parametrize("left", [E4M3, E5M2])
+def test_two_kinds(left: torch.dtype):
+    right = E5M2 if left == E4M3 else E4M3
+    a, b = integers(300, 400, left), integers(264, 400, right).t()
+    for scale_a, scale_b in (blocks(300, 264, 400), (scales(300, 1), scales(1, 264))):
+        got = gemm_scaled(a, b, scale_a, scale_b)
+        wanted = product(a, b, scale_a, scale_b)
+        assert torch.equal(got, wanted.to(torch.bfloat16))
+    assert torch.equal(gemm(a, b), (a.float() @ b.float()).to(torch.bfloat16))
+
+
+def test_a_single_accumulator_of_192_columns():
+    tile = Tile(128, 192, 4, "cooperative", cluster_m=2)
+    a, b = integers(300, 1000), integers(712, 1000).t()
+    scale_a, scale_b = scales(300, 1), scales(1, 712)
+    got = gemm_scaled(a, b, scale_a, scale_b, config=tile)
+    assert torch.equal(got, product(a, b, scale_a, scale_b).to(torch.bfloat16))
 
 
 @pytest.mark.parametrize("fast", [False, True])

@@ -7,7 +7,7 @@ import torch
 
 from tiercel import schemes
 from tiercel.errors import TiercelTypeError, TiercelValueError
-from tiercel.lower.accumulator import Cost, accumulate
+from tiercel.lower.accumulator import accumulate
 from tiercel.lower.recipe import Guard
 from tiercel.targets.hopper.fused_product import prepare
 from tiercel.targets.hopper.fused_schedule import Combining
@@ -27,7 +27,7 @@ WAYS = {
 
 
 def program(name: str):
-    return accumulate(schemes.get(name), cost=Cost(registers=1))
+    return accumulate(schemes.get(name))
 
 
 WINOGRAD = program("winograd")

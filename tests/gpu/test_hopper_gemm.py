@@ -14,6 +14,10 @@ TILES = {
     **{str(tile): tile for tile in heuristic.CANDIDATES},
     "shared A": Tile(256, 128, 4, "cooperative", cluster_n=2),
 }
+COLUMNS = [
+    *heuristic.K_MAJOR, Tile(64, 224, 5, "pingpong", cluster_m=2), Tile(128, 96, 6, "cooperative"),
+    Tile(256, 160, 3, "cooperative", cluster_n=2),
+]  # fmt: skip
 SIZES = [(1, 1, 1), (1, 8, 64), (129, 257, 65), (300, 712, 200), (2000, 3000, 576)]
 
 
@@ -63,6 +67,22 @@ def test_sizes_leave_padding_alone(M: int, N: int, K: int, dtype: torch.dtype, t
     gemm(a, b, out=whole[:, :N], config=tile)
     assert torch.equal(whole[:, :N], exact(a, b, dtype))
     assert whole[:, N:].isnan().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize(("M", "N", "K"), SIZES)
+@pytest.mark.parametrize("tile", COLUMNS, ids=str)
+def test_columns_that_are_no_multiple_of_64(tile: Tile, M: int, N: int, K: int, dtype: torch.dtype):
+    a = integers(M, K, torch.bfloat16, False)
+    b = integers(K, N, torch.bfloat16, True)
+    whole = poisoned(M, N, dtype)
+    gemm(a, b, out=whole[:M, :N], config=tile)
+    assert torch.equal(whole[:M, :N], exact(a, b, dtype))
+    whole[:M, :N] = float("nan")
+    assert whole.isnan().all()
+    c = torch.randint(-3, 4, (M, N + N % 2), device="cuda").to(dtype)[:, :N]
+    got = gemm(a, b, out=torch.empty_like(whole)[:M, :N], c=c, beta=2.0, config=tile)
+    assert torch.equal(got, exact(a, b, dtype, 1.0, 2.0, c))
 
 
 @pytest.mark.parametrize("k_tiles", [1, 2, 3, 4, 5, 7, 8, 9])

@@ -73,14 +73,27 @@ def test_groups_do_not_spill(tile, sizes: list[int]):
     assert intact()
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("b_transposed", [False, True])
 @pytest.mark.parametrize("tile", TILES.values(), ids=TILES)
-def test_layouts(tile, b_transposed: bool):
+def test_layouts(tile, b_transposed: bool, dtype: torch.dtype):
     sizes = [100, 0, 204]
-    a = integers(304, 232)[:, :200]
-    b = integers(3, 520, 200).mT if b_transposed else integers(3, 200, 520)
+    a = integers(304, 232, dtype=dtype)[:, :200]
+    b = integers(*((3, 520, 200) if b_transposed else (3, 200, 520)), dtype=dtype)
+    b = b.mT if b_transposed else b
     out = grouped_gemm(a, b, ends_of(sizes), config=tile)
-    assert torch.equal(out, exact(a, b, sizes))
+    assert torch.equal(out, exact(a, b, sizes, dtype))
+
+
+def test_float16_matches_its_reference():
+    sizes = [300, 0, 17, 195]
+    a, b = (torch.randn(s, device="cuda").half() for s in ((512, 1024), (4, 1024, 264)))
+    out, start = grouped_gemm(a, b, ends_of(sizes)), 0
+    for group, size in enumerate(sizes):
+        rows = slice(start, start + size)
+        wanted = a[rows].double() @ b[group].double()
+        assert (out[rows].double() - wanted).norm() <= 5e-4 * wanted.norm()
+        start += size
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])

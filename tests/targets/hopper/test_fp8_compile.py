@@ -23,7 +23,13 @@ CONFIGS = {
     "pingpong": config(Tile(128, 128, 6, "pingpong", cluster_m=2), scaling="vectors"),
     "e5m2": config(operand="float8_e5m2", promoted=True, scaling="blocks"),
     "direct": config(direct=True, promoted=True, scaling="blocks"),
+    "e5m2 by e4m3": config(operand="float8_e5m2", operand_b="float8_e4m3fn", promoted=True),
+    "192 columns": config(Tile(128, 192, 4, "cooperative", cluster_m=2), promoted=True),
     **{f"{x.m}x{x.n}": config(x, promoted=True, scaling="blocks") for x in heuristic.PROMOTED},
+    **{
+        f"{x.m}x{x.n}, columns": config(x, promoted=True, scaling="column blocks")
+        for x in heuristic.PROMOTED_COLUMNS
+    },
 }
 
 
@@ -43,8 +49,8 @@ def test_sums_stay_in_registers(chosen: Config):
 def test_only_tiles_that_fit_are_promoted():
     with pytest.raises(TiercelValueError, match="cooperative"):
         config(Tile(128, 128, 6, "pingpong"), promoted=True)
-    with pytest.raises(TiercelValueError, match="128 or 256 columns"):
-        config(Tile(128, 192, 4, "cooperative"), promoted=True)
+    with pytest.raises(TiercelValueError, match="tile of 64, 128, 256 columns"):
+        config(Tile(128, 192, 4, "cooperative"), promoted=True, scaling="blocks")
     with pytest.raises(TiercelValueError, match="set promoted"):
         config(scaling="blocks")
     with pytest.raises(TiercelValueError, match="shared memory"):

@@ -4,6 +4,7 @@ import pytest
 
 from tiercel.errors import TiercelValueError
 from tiercel.targets.hopper import Tile, available, heuristic, split
+from tiercel.targets.hopper.config import Config
 
 SMS = 132
 
@@ -43,6 +44,19 @@ def test_large_products_take_the_tile_with_the_least_traffic():
         assert heuristic.choose_promoted(M, N, 2 * K, SMS) == first
 
 
+def test_columns_that_fill_one_wave():
+    tile = heuristic.choose(256, 14336, 4096, 1, SMS, k_major=True).tile
+    assert -(-256 // tile.m) * -(-14336 // tile.n) == 128
+    assert heuristic.choose(256, 14336, 4096, 1, SMS).tile.n % 64 == 0
+
+
+@pytest.mark.parametrize("changes", [{"b_mn_major": True}, {"grouped": True}])
+def test_columns_that_are_no_multiple_of_64_need_b_along_k(changes: dict[str, bool]):
+    layouts = {"a_mn_major": False, "b_mn_major": False}
+    with pytest.raises(TiercelValueError, match="a multiple of 64 is needed"):
+        Config(heuristic.K_MAJOR[0], "bfloat16", "bfloat16", **(layouts | changes))
+
+
 def test_estimate_grows_with_the_product():
     tile = heuristic.CANDIDATES[0]
     sizes = [1024, 2048, 4096, 8192, 16384]
@@ -53,7 +67,7 @@ def test_estimate_grows_with_the_product():
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ((100, 256, 4, "cooperative"), "multiples of 64"),
+        ((100, 256, 4, "cooperative"), "m is a multiple of 64"),
         ((64, 256, 4, "cooperative"), "each consumer needs 64 rows"),
         ((256, 256, 2, "cooperative"), "accumulator registers"),
         ((128, 256, 6, "cooperative"), "shared memory"),

@@ -39,6 +39,11 @@ def test_parts_of_k_meet_without_a_fence(n: int):
     assert count("LDL", sass) == count("STL", sass) == 0
 
 
+def test_the_barrier_of_an_inbox_has_memory():
+    alone, together = (Tile(128, 64, 6, "cooperative", cluster_k=k) for k in (1, 2))
+    assert together.shared_bytes == alone.shared_bytes + 8
+
+
 def test_only_small_tiles_split_k():
     with pytest.raises(TiercelValueError, match="cannot split K"):
         Tile(128, 256, 4, "cooperative", cluster_k=2)

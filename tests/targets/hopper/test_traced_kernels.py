@@ -28,11 +28,11 @@ def bound(name: str):
     return bind(getattr(library, name), (M, N), OPERANDS[name], dtype=HALF)
 
 
-def text(name: str, tile=FIRST) -> str:
+def text(name: str, tile=FIRST, whole: bool = False) -> str:
     instance = bound(name)
-    epilogue = epilogue_text(instance, staged_outputs(instance, N))
+    epilogue = epilogue_text(instance, staged_outputs(instance, N), whole)
     config = Config(tile, HALF, HALF, False, False)
-    return source.text(config, source.traced_program(HALF), epilogue)
+    return source.text(config, source.plain_program(HALF), epilogue)
 
 
 @pytest.mark.parametrize("name", OPERANDS)
@@ -45,6 +45,18 @@ def test_hardly_anything_leaves_the_registers(name: str):
     assert len(re.findall(r"HGMMA[^\n]*gsb0", sass)) == 1
     instructions = len(re.findall(r"/\*[0-9a-f]{4,}\*/ +[@A-Z]", sass))
     assert count("LDL", sass) + count("STL", sass) <= 0.06 * instructions
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("name", OPERANDS)
+def test_products_find_their_descriptors_in_registers_of_the_warp(name: str, whole: bool):
+    """What ptxas takes for different in each thread is copied before each product: R2UR."""
+    sass = assembly(text(name, heuristic.CANDIDATES[1], whole))
+    loop = re.search(r"HGMMA.*HGMMA[^\n]*\n", sass, re.DOTALL)
+    assert loop is not None
+    assert count("R2UR", loop[0]) == 0
+    if whole:
+        assert count("STL", sass) <= 8
 
 
 @pytest.mark.parametrize("tile", heuristic.CANDIDATES, ids=str)

@@ -49,7 +49,7 @@ def scaled_matmul(
             return hopper.gemm_scaled(
                 a, b, scale_a, scale_b, out=out, fast_accumulation=fast_accumulation
             )
-        except TiercelError:  # a layout that TMA cannot read, or two kinds of float8
+        except TiercelError:  # a layout that TMA cannot read
             pass
     return out.copy_(in_float32(a, b, scale_a, scale_b, scales))
 
@@ -58,10 +58,11 @@ def in_float32(
     a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor, scales: Scales
 ) -> torch.Tensor:
     """The product of the scaled operands, written out in float32."""
-    if scales.scaling == "blocks":
+    if "blocks" in scales.scaling:
         scale_a = scale_a.repeat_interleave(BLOCK, 1)[:, : a.shape[1]]
-        scale_b = scale_b.repeat_interleave(BLOCK, 0).repeat_interleave(BLOCK, 1)
-        scale_b = scale_b[: b.shape[0], : b.shape[1]]
+        scale_b = scale_b.repeat_interleave(BLOCK, 0)[: b.shape[0]]
+    if scales.scaling == "blocks":
+        scale_b = scale_b.repeat_interleave(BLOCK, 1)[:, : b.shape[1]]
     return (a.float() * scale_a) @ (b.float() * scale_b)
 
 

@@ -8,18 +8,21 @@ fragments of WGMMA lie in registers)::
       struct Params;          // kernel argument: operands, outputs and partials; filled by the host
       struct Scalars, Row, Column, Tile;    // values of operands, in registers
       struct Outputs;         // float <name>[lanes] for each tile output
+      struct RowValues;       // float <name>[lanes] for each partial result of rows
       struct RowPartials, ColumnPartials;   // start as the results of nothing
 
       // Values of operands, to be loaded as seldom as the kernel's loops allow: once per tile,
       // once per pair of columns, once per row, once per pair of accumulators.
       static Scalars load_scalars(const Params& p, int batch);
-      static Row     load_row(const Params& p, int batch, int col);
+      static Row     load_row(const Params& p, int batch, int col, int ahead = 0);
       static Column  load_column(const Params& p, int batch, int row);
-      static Tile    load_tile(const Params& p, int batch, int row, int col);
+      static Tile    load_tile(const Params& p, int batch, int row, int col, int ahead = 0);
+      // What load_tile reads of `columns` columns, to L2; nothing depends on it.
+      static void prefetch_tile(const Params& p, int batch, int row, int col, int columns);
 
       // The arithmetic: acc[0] is element (row, col) of the product, acc[1] is (row, col + 1).
       static void apply(const Params&, int row, int col, const float (&acc)[2], const Scalars&,
-                        const Row&, const Column&, const Tile&, Outputs&, RowPartials&,
+                        const Row&, const Column&, const Tile&, Outputs&, RowValues&,
                         ColumnPartials&);
       // All of the above, for a kernel without loops to lift loads out of.
       static void run(const Params&, int batch, int row, int col, const float (&acc)[2], Outputs&,
@@ -30,8 +33,13 @@ fragments of WGMMA lie in registers)::
       static void store_<name>(const Params& p, int batch, int row, int col, const Outputs&);
       static void store(const Params& p, int batch, int row, int col, const Outputs&);   // each
 
-      // Partial results: fold by apply, combine threads by from_lane and merge, write one per
-      // tile (or warp; a block is whatever the kernel counts).
+      // Partial results. Of rows, the values of many calls are folded at once, `nothing` in the
+      // place of what does not count; of columns, apply folds. Combine threads by from_lane and
+      // merge, write one per tile (or warp; a block is whatever the kernel counts). values[j] is of
+      // the pair of columns begin + 8 j.
+      static RowValues nothing();
+      template <int n> static void fold(RowPartials& into, const RowValues (&values)[n],
+                                        const Column&, int begin);
       static void merge(RowPartials& into, const RowPartials& other);
       static RowPartials from_lane(const RowPartials& x, int mask);         // __shfl_xor_sync
       static void store_row_partials(const Params&, int batch, int row, int block,
@@ -49,14 +57,15 @@ The host fills ``Params`` with ``cuda_params.pack_params``. A kernel that brings
 shared memory itself fills ``Tile`` from there instead of calling ``load_tile``.
 
 Rules. ``col`` is even, ``row < M`` and ``col < N``: a kernel does not call for padding, which would
-enter the partial results. ``col + 1 == N`` may happen if N is odd (``Instance.even`` is false): the
-second accumulator is then ignored. Lanes are 2 for an output of N columns, written to columns
-``col`` and ``col + 1``; 1 for N/2, column ``col / 2``; 4 for 2N, columns ``2 * col`` and on.
-Arithmetic is float32. Everything is in namespace ``tiercel``, includes no header, and is forced
-inline, so that values that nothing reads cost nothing. ``row``, ``col`` and ``batch`` are below
-2**31, offsets are 64-bit.
+enter the partial results. Rows and tiles are loaded for column ``col + ahead``, which lies within
+the same ``SPAN`` columns, counted from a multiple of them. ``col + 1 == N`` may happen if N is odd
+(``Instance.even`` is false): the second accumulator is then ignored. Lanes are 2 for an output of N
+columns, written to columns ``col`` and ``col + 1``; 1 for N/2, column ``col / 2``; 4 for 2N,
+columns ``2 * col`` and on. Arithmetic is float32. Everything is in namespace ``tiercel``, includes
+no header, and is forced inline, so that values that nothing reads cost nothing. ``row``, ``col``
+and ``batch`` are below 2**31, offsets are 64-bit.
 
-Row partials are complete per thread for one row: a loop over the pairs of a row folds into one
+Row partials are complete per thread for one row: the pairs of a row fold into one
 ``RowPartials``; in a WGMMA fragment the masks that combine a row's four threads are 1 and 2. Column
 partials belong to one pair of columns, so that a kernel with columns outside and rows inside holds
 one at a time; the masks that combine the eight threads of a column are 4, 8 and 16. What is written
@@ -74,14 +83,18 @@ from tiercel.errors import TiercelValueError
 from tiercel.lower.epilogue.cuda_body import body
 from tiercel.lower.epilogue.cuda_memory import (
     HOLDERS,
+    fold,
     from_lane,
     load,
     load_partials,
     members,
     merge,
+    nothing,
     params,
     partial_members,
     partials,
+    prefetch,
+    row_values,
     store_partials,
     store_results,
     store_tile,
@@ -156,6 +169,7 @@ def _members(instance: Instance) -> list[str]:
         lines += _struct(struct, members(instance, holder), comment)
     outputs = [f"float {identifier(x.name)}[{_lanes(x.width)}];" for x in instance.outputs]
     lines += _struct("Outputs", outputs, "before they are rounded")
+    lines += _struct("RowValues", row_values(instance), "of one call, to be folded")
     for over, (struct, *_) in _PARTIALS.items():
         lines += _struct(struct, partial_members(instance, over), f"of one {over} so far")
     if not instance.even:
@@ -177,9 +191,11 @@ def _loads(instance: Instance) -> list[str]:
     for holder, (struct, where, _) in HOLDERS.items():
         filled = load(instance, holder)
         inside = [f"{struct} values;", *filled, "return values;"] if filled else ["return {};"]
-        head = f"{_INLINE}{struct} load_{struct.lower()}(const Params& p, {where})"
-        lines += _block(head, inside)
-    return lines
+        lines.append(f"{_INLINE}{struct} load_{struct.lower()}(")
+        lines += _block(f"    const Params& p, {where})", inside)
+    lines.append(f"{_INLINE}void prefetch_tile(")
+    head = "    const Params& p, int batch, int row, int col, int columns)"
+    return lines + _block(head, prefetch(instance))
 
 
 def _apply(instance: Instance) -> list[str]:
@@ -189,15 +205,17 @@ def _apply(instance: Instance) -> list[str]:
         "    const Params& p, int row, int col, const float (&acc)[2], const Scalars& scalars,",
         "    const Row& rows, const Column& columns, const Tile& tile, Outputs& outputs,",
         *_block(
-            "    RowPartials& row_partials, ColumnPartials& column_partials)",
+            "    RowValues& row_values, ColumnPartials& column_partials)",
             [*valid, *body(instance)],
         ),
         f"{_INLINE}void run(",
         "    const Params& p, int batch, int row, int col, const float (&acc)[2],",
         "    Outputs& outputs, RowPartials& row_partials, ColumnPartials& column_partials) {",
-        "  apply(p, row, col, acc, load_scalars(p, batch), load_row(p, batch, col),",
-        "        load_column(p, batch, row), load_tile(p, batch, row, col), outputs,",
-        "        row_partials, column_partials);",
+        "  RowValues values[1];",
+        "  const Column columns = load_column(p, batch, row);",
+        "  apply(p, row, col, acc, load_scalars(p, batch), load_row(p, batch, col), columns,",
+        "        load_tile(p, batch, row, col), outputs, values[0], column_partials);",
+        "  fold(row_partials, values, columns, col);",
         "}",
     ]
 
@@ -234,10 +252,19 @@ def _partials(instance: Instance, over: str) -> list[str]:
 
 
 def _row_results(instance: Instance) -> list[str]:
+    neutral, folded = nothing(instance), fold(instance)
     where = "const Params& p, int batch, int row"
     loaded = load_partials(instance)
     filled = ["RowPartials partials;", *loaded, "return partials;"] if loaded else ["return {};"]
     return [
+        *_block(
+            f"{_INLINE}RowValues nothing()",
+            ["RowValues values;", *neutral, "return values;"] if neutral else ["return {};"],
+        ),
+        "template <int n>",
+        f"{_INLINE}void fold(",
+        "    RowPartials& into, const RowValues (&values)[n], const Column& columns,",
+        *_block("    int begin)", folded),
         f"{_INLINE}RowPartials load_row_partials(",
         *_block(f"    {where}, int block)", filled),
         f"{_INLINE}void store_row_results(",

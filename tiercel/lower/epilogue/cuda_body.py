@@ -18,6 +18,9 @@ _LEAVES = ("acc", "operand", "constant", "repeat", "index")
 
 _TYPES = {"float": "float", "bool": "bool", "int": "long long"}
 
+#: What changes no result of a reduction.
+NEUTRAL = {"sum": "0.0f", "max": "-infinity()", "logsumexp": "-infinity()"}
+
 
 def lanes(width: int | None) -> int:
     """Elements of a value of this width that a call computes.
@@ -32,8 +35,8 @@ def lanes(width: int | None) -> int:
 class _Statement:
     """``target = of`` for every lane; lanes 0: once, for a value that no column changes.
 
-    ``target``: "variable", "output" (a tile's name), "partial", or "folded" (a log-sum-exp, which
-    takes all lanes at once from the variable ``name``).
+    ``target``: "variable", "output" (a tile's name) or "partial". Values that a row reduces are
+    kept for the kernel, which folds many at a time; those of a column are folded here.
     """
 
     lanes: int
@@ -43,6 +46,25 @@ class _Statement:
     partial: Partial | None = None
     needs: frozenset[Node] = frozenset()
     group: int = -1
+
+
+def picked_column(x: Partial, instance: Instance) -> str:
+    """The operand whose value is the one column that counts in a sum over a row; "" for others.
+
+    The sum of ``where(column_index(value) == target, value, 0)``: a comparison of each element is
+    spared where the column is not near.
+    """
+    of = node_of(instance.epilogue.outputs[x.name])
+    if (x.kind, x.over, of.op) != ("sum", "row", "where"):
+        return ""
+    condition, _, otherwise = of.args
+    if condition.op != "equal" or otherwise.op != "constant" or otherwise.value != 0:
+        return ""
+    index, column = condition.args
+    if (index.op, column.op) != ("index", "operand") or instance.width[index.args[0]] != 0:
+        return ""
+    operand = instance.operand(column.value)
+    return operand.name if operand.kind == "column" and operand.dtype.startswith("int") else ""
 
 
 def body(instance: Instance) -> list[str]:
@@ -66,10 +88,6 @@ class _Body:
             f"{_TYPES[self.instance.type[x]]} {named.name}[{lanes(self.width[x])}];"
             for x, named in self.names.items()
             if named.indexed
-        ] + [
-            f"float {identifier(s.name)}_lanes[{s.lanes}];"
-            for s in self.statements
-            if s.target == "lanes"
         ]
         groups: dict[int, list[_Statement]] = {}
         for statement in self.order:
@@ -86,10 +104,8 @@ class _Body:
             x = node_of(out)
             if not partials:
                 made.append(self._statement(x, "output", name))
-            elif partials[0].kind == "logsumexp":
-                made.append(self._statement(x, "lanes", name))
-                made.append(_Statement(lanes(self.width[x]), x, "folded", name, partials[0]))
             else:
+                x = x.args[1] if picked_column(partials[0], self.instance) else x
                 made.append(self._statement(x, "partial", name, partials[0]))
         return made
 
@@ -112,27 +128,18 @@ class _Body:
     def _ordered(self) -> list[_Statement]:
         """Every statement after what it needs, with as few changes of the number of lanes."""
         left, done, order = list(self.statements), set[Node](), list[_Statement]()
-        arrays_done: set[str] = set()
         current, group = 0, 0
         while left:
-            ready = [
-                s
-                for s in left
-                if s.needs <= done and (s.target != "folded" or s.name in arrays_done)
-            ]
-            # A fold stands between loops, not in one.
-            same = [s for s in ready if s.lanes == current and s.target != "folded"]
+            ready = [s for s in left if s.needs <= done]
+            same = [s for s in ready if s.lanes == current]
             chosen = (same or ready)[0]
             if not same:
-                group += 1
-                current = -1 if chosen.target == "folded" else chosen.lanes
+                group, current = group + 1, chosen.lanes
             chosen.group = group
             left.remove(chosen)
             order.append(chosen)
             if chosen.target == "variable":
                 done.add(chosen.of)
-            if chosen.target == "lanes":
-                arrays_done.add(chosen.name)
         return order
 
     def _variables(self) -> dict[Node, Named]:
@@ -147,11 +154,6 @@ class _Body:
         return names
 
     def _printed(self, group: list[_Statement]) -> list[str]:
-        if group[0].target == "folded":
-            return [
-                f"fold(row_partials.{identifier(s.name)}, {identifier(s.name)}_lanes);"
-                for s in group
-            ]
         count = group[0].lanes
         index = Index(1, 0) if count > 1 else Index(0, 0)
         inner = [line for s in group for line in self._assignments(s, index)]
@@ -175,22 +177,16 @@ class _Body:
             return [f"const {_TYPES[self.instance.type[x]]} {named.name} = {text(index)};"]
         if s.target == "output":
             return [f"outputs.{identifier(s.name)}[{index}] = {text(index)};"]
-        if s.target == "lanes":
-            value = self._masked(text(index), index, "-infinity()")
-            return [f"{identifier(s.name)}_lanes[{index}] = {value};"]
-        return [self._folded(s, text(index), index)]
+        return [self._reduced(s, text(index), index)]
 
-    def _folded(self, s: _Statement, text: str, index: Index) -> str:
+    def _reduced(self, s: _Statement, text: str, index: Index) -> str:
         assert s.partial is not None
         name = identifier(s.name)
-        to = (
-            f"row_partials.{name}"
-            if s.partial.over == "row"
-            else f"column_partials.{name}[{index}]"
-        )
-        if s.partial.kind == "max":
-            return f"{to} = maximum({to}, {self._masked(text, index, '-infinity()')});"
-        return f"{to} += {self._masked(text, index, '0.0f')};"
+        value = self._masked(text, index, NEUTRAL[s.partial.kind])
+        if s.partial.over == "row":
+            return f"row_values.{name}[{index}] = {value};"
+        to = f"column_partials.{name}[{index}]"
+        return f"{to} = maximum({to}, {value});" if s.partial.kind == "max" else f"{to} += {value};"
 
     def _masked(self, text: str, index: Index, neutral: str) -> str:
         """The value, or what changes no result for a column beyond the last."""

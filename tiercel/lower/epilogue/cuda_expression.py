@@ -30,8 +30,16 @@ CALLS = {
     "sqrt": "sqrtf", "rsqrt": "rsqrtf",
 }  # fmt: skip
 
-#: What takes their place where every output is rounded to 16 bits or fewer.
+#: What takes their place where every output is rounded to 16 bits or fewer, and where it is rounded
+#: to the 8 significant bits of bfloat16 or fewer.
 SHORT_CALLS = {"normal_cdf": "normal_cdf16"}
+SHORTEST_CALLS = {"normal_cdf": "normal_cdf8"}
+
+#: Comparisons of an index with a number -> what is an integer, and to be compared with instead.
+_ROUNDED = {
+    "less": "first_from", "greater_equal": "first_from",
+    "less_equal": "last_up_to", "greater": "last_up_to",
+}  # fmt: skip
 
 #: Kind of operand -> the argument of `apply` that holds its values.
 HOLDER = {
@@ -98,9 +106,11 @@ def expression(
 
 
 def _call(op: str, instance: Instance) -> str:
-    """The function that computes ``op``: a shorter one where the results have 16 bits at most."""
-    short = not instance.partials and all(DTYPES[x.dtype] <= 2 for x in instance.outputs)
-    return SHORT_CALLS.get(op, CALLS[op]) if short else CALLS[op]
+    """The function that computes ``op``: a shorter one where the results are rounded that much."""
+    if instance.partials or any(DTYPES[x.dtype] > 2 for x in instance.outputs):
+        return CALLS[op]
+    fine = any(x.dtype == "float16" for x in instance.outputs)
+    return (SHORT_CALLS if fine else SHORTEST_CALLS).get(op, CALLS[op])
 
 
 def number(value: float) -> str:
@@ -143,8 +153,12 @@ def _choice(args: list[tuple[str, int]]) -> tuple[str, ...]:
 
 
 def _compared(x: Node, args: list[tuple[str, int]], instance: Instance) -> list[tuple[str, int]]:
-    """Arguments of a comparison: a whole number beside an integer is written as an integer."""
+    """Arguments of a comparison: a number beside an integer is written as an integer."""
     integer = any(instance.type[arg] == "int" for arg in x.args)
+    index, bound = x.args
+    is_float = bound.op == "operand" and instance.type[bound] == "float"
+    if index.op == "index" and is_float and instance.width[bound] is None and x.op in _ROUNDED:
+        return [args[0], (f"{_ROUNDED[x.op]}({args[1][0]})", ATOM)]
     return [
         (str(int(arg.value)), UNARY)
         if integer and arg.op == "constant" and float(arg.value).is_integer()

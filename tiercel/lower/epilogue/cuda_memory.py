@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tiercel.lower.epilogue.cuda_body import lanes
+from tiercel.lower.epilogue.cuda_body import NEUTRAL, lanes, picked_column
 from tiercel.lower.epilogue.cuda_expression import HOLDER
 from tiercel.lower.epilogue.cuda_names import identifier, storage, value_type
 from tiercel.lower.epilogue.instance import Instance, Operand, Partial, TileOutput
@@ -10,9 +10,9 @@ from tiercel.lower.epilogue.instance import Instance, Operand, Partial, TileOutp
 #: Argument of `apply` -> (its struct, what says which elements, what it has).
 HOLDERS = {
     "scalars": ("Scalars", "int batch", "the same for a whole matrix"),
-    "rows": ("Row", "int batch, int col", "one value for each column"),
+    "rows": ("Row", "int batch, int col, int ahead = 0", "one value for each column"),
     "columns": ("Column", "int batch, int row", "one value for each row"),
-    "tile": ("Tile", "int batch, int row, int col", "one value for each element"),
+    "tile": ("Tile", "int batch, int row, int col, int ahead = 0", "one value for each element"),
 }
 
 _POSITION = {-1: "col / 2", 0: "col", 1: "2 * col"}
@@ -52,38 +52,83 @@ def used(instance: Instance, holder: str) -> list[Operand]:
 
 def members(instance: Instance, holder: str) -> list[str]:
     """Members of the struct of a holder."""
-    return [_member(x) for x in used(instance, holder)]
+    return [_member(x, instance) for x in used(instance, holder)]
 
 
-def _member(x: Operand) -> str:
+def _member(x: Operand, instance: Instance) -> str:
     name, count = identifier(x.name), lanes(x.width)
     if x.kind not in ("row", "tile"):
-        return f"{value_type(x.dtype)} {name};"
+        return f"{'int' if _beside_index(x, instance) else value_type(x.dtype)} {name};"
     if x.layout == "vector" and count > 1 and x.dtype in ("bfloat16", "float16"):
         return f"Packed<{storage(x.dtype)}, {count}> {name};"
     return f"{value_type(x.dtype)} {name}[{count}];"
 
 
 def load(instance: Instance, holder: str) -> list[str]:
-    """Lines that fill ``values``, the struct of a holder."""
-    return [line for x in used(instance, holder) for line in _load(x, instance.even)]
+    """Lines that fill ``values``, the struct of a holder, for column ``col + ahead`` if any.
+
+    What repeats is looked up at ``col``, and then so much further: one address for many loads.
+    """
+    there = used(instance, holder)
+    first = [line for x in there if x.spanning for line in _load(x, instance)]
+    rest = [line for x in there if not x.spanning for line in _load(x, instance)]
+    moved = ["col += ahead;"] if rest and holder in ("rows", "tile") else []
+    return [*first, *moved, *rest]
 
 
-def _load(x: Operand, even: bool) -> list[str]:
+def _beside_index(x: Operand, instance: Instance) -> bool:
+    """Whether an integer is only compared with indices of columns, which have 32 bits."""
+    if not x.dtype.startswith("int"):
+        return False
+    users = [
+        y for y in instance.nodes if any(z.value == x.name for z in y.args if z.op == "operand")
+    ]
+    return all({z.op for z in y.args} == {"operand", "index"} for y in users)
+
+
+def _load(x: Operand, instance: Instance) -> list[str]:
     name = identifier(x.name)
     if x.by_value:
         return [f"values.{name} = p.{name};"]
     start = _start(x, name)
     if x.kind not in ("row", "tile"):
-        return [f"values.{name} = widened(*{_bracketed(start)});"]
+        read = "beside_index" if _beside_index(x, instance) else "widened"
+        return [f"values.{name} = {read}(*{_bracketed(start)});"]
     if is_repeated(x):
         return _load_repeated(x, name, start)
-    return [f"load_lanes(values.{name}, {start} + {_lanes_at(x, name, even)});"]
+    return [f"load_lanes(values.{name}, {start} + {_lanes_at(x, name, instance.even)});"]
+
+
+def prefetch(instance: Instance) -> list[str]:
+    """Lines that bring tile operands of ``columns`` columns of the product to L2.
+
+    Not those that repeat along the columns, which are small, nor those without adjacent columns.
+    """
+    lines = []
+    for x in used(instance, "tile"):
+        if not is_repeated(x) and x.layout != "strided":
+            name = identifier(x.name)
+            count = {-1: "columns / 2", 0: "columns", 1: "2 * columns"}[x.width or 0]
+            lines.append(f"prefetch({_start(x, name)} + {_POSITION[x.width or 0]}, {count});")
+    return lines
 
 
 def _load_repeated(x: Operand, name: str, start: str) -> list[str]:
     position, count = _POSITION[x.width or 0], lanes(x.width)
     step = f" * p.{name}.column" if x.layout == "strided" else ""
+    if x.spanning:
+        ahead = position.replace("col", "ahead")
+        at = f"{name}_at"
+        lines = [
+            f"const auto* {at} = {start}",
+            f"    + ({_bracketed(position)} & (p.{name}.period - 1)){step};",
+        ]
+        if x.layout == "vector" and count > 1:
+            return [*lines, f"load_lanes(values.{name}, {at} + {ahead});"]
+        for i in range(count):
+            index = f"({ahead} + {i}){step}" if step else f"{ahead} + {i}"
+            lines.append(f"values.{name}[{i}] = widened({at}[{index}]);")
+        return lines
     period = f"& (p.{name}.period - 1)" if x.masked else f"% p.{name}.period"
     if x.layout == "vector" and count > 1:
         at = f"{_bracketed(position)} {period}"
@@ -147,6 +192,50 @@ def partial_members(instance: Instance, over: str) -> list[str]:
             lines.append(
                 f"float {name}[{lanes(x.width)}] = {{{', '.join([empty] * lanes(x.width))}}};"
             )
+    return lines
+
+
+def row_values(instance: Instance) -> list[str]:
+    """Members of ``RowValues``: what one call leaves for each partial result of a row."""
+    return [f"float {identifier(x.name)}[{lanes(x.width)}];" for x in partials(instance, "row")]
+
+
+def nothing(instance: Instance) -> list[str]:
+    """Lines that set ``values`` to what changes no partial result of a row."""
+    return [
+        f"for (float& x : values.{identifier(x.name)}) x = {NEUTRAL[x.kind]};"
+        for x in partials(instance, "row")
+    ]
+
+
+def fold(instance: Instance) -> list[str]:
+    """Lines that add ``values``, those of n calls, to ``into``, the partial results of a row."""
+    lines = []
+    for x in partials(instance, "row"):
+        name, count = identifier(x.name), lanes(x.width)
+        lines += [
+            f"float {name}[{count} * n];",
+            "#pragma unroll",
+            f"for (int i = 0; i < {count} * n; ++i)",
+            f"  {name}[i] = values[i / {count}].{name}[i % {count}];",
+        ]
+        if column := picked_column(x, instance):
+            at = f"columns.{identifier(column)}"
+            lines += [
+                f"if (begin <= {at} && {at} < begin + 8 * n) {{  // of hardly any row",
+                "#pragma unroll",
+                "  for (int i = 0; i < 2 * n; ++i)",
+                f"    if (begin + i / 2 * 8 + i % 2 == {at}) into.{name} += {name}[i];",
+                "}",
+            ]
+            continue
+        lines.append(
+            {
+                "sum": f"into.{name} += sum_of({name});",
+                "max": f"into.{name} = maximum(into.{name}, largest_of({name}));",
+                "logsumexp": f"tiercel::fold(into.{name}, {name});",
+            }[x.kind]
+        )
     return lines
 
 

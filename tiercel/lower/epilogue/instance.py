@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 #: its own size; "unit": adjacent; "strided": a stride is passed.
 Layout = Literal["vector", "unit", "strided"]
 
+#: Aligned groups of columns of the product that a kernel may load at once.
+SPAN = 128
+
 #: Dtypes of operands and outputs -> bytes.
 DTYPES = {
     "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3": 1, "float8_e5m2": 1,
@@ -50,7 +53,8 @@ class Operand:
     """A parameter as this product passes it.
 
     ``by_value``: a number, not an array. ``masked``: the period of a repeated one is a power of
-    two, so that a mask takes the place of a division.
+    two, so that a mask takes the place of a division. ``spanning``: and no less than ``SPAN``
+    columns of the product.
     """
 
     name: str
@@ -60,6 +64,7 @@ class Operand:
     batched: bool = False
     repeated: bool = False
     masked: bool = False
+    spanning: bool = False
     by_value: bool = False
     layout: Layout = "unit"
 
@@ -149,6 +154,7 @@ def bind(
             Operand(
                 name, where.kind, wide, array.dtype, where.batched,
                 repeated=name in repeated, masked=name in repeated and _is_power(array.shape),
+                spanning=name in repeated and _spans(array.shape, wide),
                 by_value=array.shape is None,
                 layout=_layout(array, wide, even),
             )
@@ -191,6 +197,12 @@ def with_defaults(epilogue: Epilogue, given: Mapping[str, Array]) -> dict[str, A
 def _is_power(shape: Shape | None) -> bool:
     """Whether the number of columns is a power of two."""
     return bool(shape) and shape[-1] > 0 and shape[-1] & (shape[-1] - 1) == 0
+
+
+def _spans(shape: Shape | None, width: int | None) -> bool:
+    if shape is None or not _is_power(shape):
+        return False
+    return shape[-1] >= SPAN * 2.0 ** (width or 0)
 
 
 def _check_repeats(name: str, array: Array, width: int | None, acc: Shape) -> None:

@@ -23,7 +23,7 @@ def program(config: Config) -> source.KernelProgram:
     if config.fragments:
         multiply = f"tile.multiply_fragments<{kind}>(acc);"
     if config.promoted:
-        scales = "BlockScales<Config>(tile)" if config.scaling == "blocks" else "NoScales()"
+        scales = "BlockScales<Config>(tile)" if config.by_blocks else "NoScales()"
         multiply = f"tile.multiply_promoted<{kind}>(acc, {scales});"
     if config.swapped:
         store = "StoreTransposed<Config>::run(tile, acc, p, p.d[0]);"

@@ -9,14 +9,14 @@ from tiercel.errors import TiercelValueError
 
 Schedule = Literal["cooperative", "pingpong"]
 DType = str  # a key of ITEM_BYTES
-Scaling = Literal["none", "number", "vectors", "blocks"]  # see ``scales.py``
+Scaling = Literal["none", "number", "vectors", "blocks", "column blocks"]  # see ``scales.py``
 
 SHARED_BYTES = 232_448  # 227 KiB: what one block of an H100 or H200 may use
 CONSUMERS = 2
 THREADS = 128 * (1 + CONSUMERS)
 ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "float8_e4m3fn": 1, "float8_e5m2": 1}
 OUTPUTS = ("bfloat16", "float16", "float32")
-MOST_SLOTS = 32  # sums that a scheme saves in L2 at a time: each has a barrier
+SLOT_BYTES = 128 * 256 * 2 + 2 * 128 * 4  # a scheme's saved sum: ``kernels/slots.cuh``
 SUBTILE_BYTES = 64 * 128  # staged output: 64 rows of one swizzle span
 MOST_GROUPS = 512  # as in ``kernels/grouped.cuh``
 
@@ -25,7 +25,6 @@ MOST_GROUPS = 512  # as in ``kernels/grouped.cuh``
 class Tile:
     """Tile sizes of one CTA, ring depth, cluster and schedule: what a tuner may vary.
 
-    ``combine_blocks``: blocks of A that idle warps combine meanwhile, which takes shared memory.
     By multicast, ``cluster_m`` CTAs of a cluster share a tile of B, ``cluster_n`` one of A;
     ``cluster_k`` split the K of one tile.
 
@@ -40,13 +39,12 @@ class Tile:
     cluster_m: int = 1
     cluster_n: int = 1
     cluster_k: int = 1
-    combine_blocks: int = 0
 
     def __post_init__(self) -> None:
-        if self.m % 64 or self.n % 64 or not 64 <= self.n <= 256 or self.blocks < 1:
+        if self.m % 64 or self.n % 32 or not 64 <= self.n <= 256 or self.blocks < 1:
             raise TiercelValueError(
-                f"tile {self.m}x{self.n} is not possible with the {self.schedule} schedule: the "
-                "sides are multiples of 64, n at most 256, and each consumer needs 64 rows"
+                f"tile {self.m}x{self.n} is not possible with the {self.schedule} schedule: m is a "
+                "multiple of 64, n one of 32 from 64 to 256, and each consumer needs 64 rows"
             )
         if self.accumulators > 192:
             raise TiercelValueError(
@@ -92,9 +90,9 @@ class Tile:
     @property
     def shared_bytes(self) -> int:
         """Dynamic shared memory; mirrors ``Layout`` in ``kernels/pipeline.cuh``."""
-        barriers = 16 * self.stages + 8 * MOST_SLOTS
-        items = self.combine_blocks * 3 * 2 * 4 * 512  # 3 warps, 2 items of 4 rows of 512 bytes
-        return self.stages * self.stage_bytes + CONSUMERS * 2 * SUBTILE_BYTES + items + barriers
+        inbox = 8 * (self.cluster_k > 1)  # a barrier, see ``kernels/split.cuh``
+        barriers = 16 * self.stages + inbox
+        return self.stages * self.stage_bytes + CONSUMERS * 2 * SUBTILE_BYTES + barriers
 
     def __str__(self) -> str:
         return f"{self.schedule} {self.m}x{self.n}, {self.stages} stages, cluster {self._cluster}"
@@ -109,7 +107,7 @@ class Tile:
 class Config:
     """A tile and everything else that is compiled in.
 
-    ``operand`` float32 is multiplied as TF32.
+    ``operand`` float32 is multiplied as TF32. ``operand_b``: of B, if it is another kind of float8.
     ``a_mn_major``: A (M, K) is contiguous along M (a transposed view of a row-major array);
     ``b_mn_major``: B (K, N) is contiguous along N, the usual row-major B. ``with_c``: the epilogue
     adds β·C. ``direct``: threads store the output themselves, which TMA cannot address.
@@ -133,14 +131,21 @@ class Config:
     fragments: bool = False
     swapped: bool = False
     traced: bool = False
+    operand_b: DType | None = None
 
     def __post_init__(self) -> None:
-        alternating = self.tile.schedule == "cooperative" and self.tile.n in (64, 128, 256)
-        if self.promoted and not alternating:
+        columns = (64, 128, 256) if self.by_blocks else (64, 128, 192, 256)
+        alternating = self.tile.schedule == "cooperative" and self.tile.n in columns
+        if self.promoted and not (alternating and self.tile.blocks * self.tile.n <= 256):
             raise TiercelValueError(
                 f"{self.tile} cannot add up float8 products in float32: one consumer adds while "
                 "the other multiplies, and an instruction's columns share a scale. Take a "
-                "cooperative tile of 64, 128 or 256 columns"
+                f"cooperative tile of {', '.join(map(str, columns))} columns"
+            )
+        if self.tile.n % 64 and (self.b_mn_major or self.swapped or self.grouped):
+            raise TiercelValueError(
+                f"{self.tile} has {self.tile.n} columns; a multiple of 64 is needed where B is "
+                "contiguous along N, D is stored transposed or rows are grouped"
             )
         if self.fragments and not (self.a_mn_major and ITEM_BYTES[self.operand] == 4):
             raise TiercelValueError(
@@ -153,7 +158,7 @@ class Config:
                 "through registers the compiler would wait for each instruction. Take a tile of "
                 "one block: cooperative of 128 rows, or pingpong of 64"
             )
-        if self.scaling == "blocks" and not self.promoted:
+        if self.by_blocks and not self.promoted:
             raise TiercelValueError(
                 "scales of blocks of K are applied to sums of 128 products: set promoted"
             )
@@ -169,14 +174,24 @@ class Config:
             )
 
     @property
+    def by_blocks(self) -> bool:
+        """Whether blocks of K have their own scales."""
+        return self.scaling in ("blocks", "column blocks")
+
+    @property
     def tile_k(self) -> int:
         """Elements of K in a stage: 128 bytes."""
         return 128 // ITEM_BYTES[self.operand]
 
     @property
     def wgmma_n(self) -> int:
-        """Columns of one tensor core instruction. A second accumulator has room for 128."""
-        return min(self.tile.n, 128) if self.promoted else self.tile.n
+        """Columns of one tensor core instruction. Beside 256 a second accumulator has 128."""
+        return 128 if self.promoted and self.tile.n == 256 else self.tile.n
+
+    @property
+    def store_span(self) -> int:
+        """Bytes of a row that one TMA store takes; mirrors ``narrow`` in ``kernels/store.cuh``."""
+        return 128 if self.tile.n * ITEM_BYTES[self.output] % 128 == 0 else 64
 
     @property
     def shared_bytes(self) -> int:
@@ -187,8 +202,9 @@ class Config:
     @property
     def scale_bytes(self) -> int:
         """Shared memory of scales; mirrors ``Layout`` in ``kernels/pipeline.cuh``."""
-        if self.scaling == "blocks":
-            return self.tile.stages * (self.tile.m + 4) * 4
+        if self.by_blocks:
+            columns = self.tile.n if self.scaling == "column blocks" else 4
+            return self.tile.stages * (self.tile.m + columns) * 4
         return CONSUMERS * self.tile.n * 4 if self.scaling == "vectors" else 0
 
     @property
@@ -197,7 +213,8 @@ class Config:
         a, b = "nt"[self.a_mn_major], "tn"[self.b_mn_major]
         tile = f"{self.tile.schedule}-{self.tile.m}x{self.tile.n}x{self.tile.stages}"
         cluster = f"{self.tile.cluster_m}{self.tile.cluster_n}{self.tile.cluster_k}"
-        return f"{self.operand}-{self.output}-{a}{b}-{tile}-{cluster}"
+        kinds = self.operand + (f"-{self.operand_b}" if self.operand_b else "")
+        return f"{kinds}-{self.output}-{a}{b}-{tile}-{cluster}"
 
     def __str__(self) -> str:
         a, b = ("MK"[not self.a_mn_major], "NK"[not self.b_mn_major])
@@ -206,4 +223,5 @@ class Config:
         plus += ", stored transposed" if self.swapped else ""
         plus += ", promoted" if self.promoted else ""
         plus += f", scales of {self.scaling}" if self.scaling != "none" else ""
-        return f"{self.tile}, {self.operand} {a}x{b}-major -> {self.output}{plus}"
+        kinds = self.operand + (f" by {self.operand_b}" if self.operand_b else "")
+        return f"{self.tile}, {kinds} {a}x{b}-major -> {self.output}{plus}"

@@ -62,8 +62,13 @@ class EpilogueText:
     maps: int = 1
 
 
-def epilogue_text(instance: Instance, staged: Staged | None) -> EpilogueText:
-    """The generated struct, with the adaptor that ``kernels/epilogue.cuh`` asks for."""
+def epilogue_text(
+    instance: Instance, staged: Staged | None, whole: bool = False, unit: bool = False
+) -> EpilogueText:
+    """The generated struct, with the adaptor that ``kernels/epilogue.cuh`` asks for.
+
+    ``whole``: the columns of a tile divide those of the product. ``unit``: alpha is 1.
+    """
     outputs = staged.outputs if staged else ()
     take, further = "", ""
     if staged is not None:
@@ -84,6 +89,8 @@ struct Main {{
   static constexpr int further = {max(len(outputs) - 1, 0)};
   static constexpr bool staged = {"true" if staged else "false"};
   static constexpr bool has_rest = {"true" if rest else "false"};
+  static constexpr bool whole = {"true" if whole else "false"};
+  static constexpr bool unit = {"true" if unit else "false"};
   static __device__ void take(const E::Outputs& outputs, float& low, float& high) {{ {take} }}
   template <int m>
   static __device__ void take_further(const E::Outputs& outputs, u32 (&pairs)[m]) {{{further}

@@ -90,7 +90,8 @@ class EpiloguePlan:
             params, maps=maps, alpha=alpha, batches=self.batches, trace=trace,
             epilogue=struct.pack("<Qi4x", arrivals, params.tile_columns) + operand_bytes,
         )  # fmt: skip
-        kernel = _kernel(config, self.instance, staged, device)
+        whole, unit = self.N % self.tile.n == 0, alpha == 1
+        kernel = _kernel(config, self.instance, staged, whole, unit, device)
         return Launch(kernel, blocks, Arguments(params.pack()))
 
 
@@ -159,8 +160,10 @@ def finished(x: Partial, arrays: Mapping[str, torch.Tensor]) -> torch.Tensor:
 
 
 @lru_cache(maxsize=256)
-def _kernel(config: Config, instance: Instance, staged: Staged | None, device: int) -> Kernel:
+def _kernel(
+    config: Config, instance: Instance, staged: Staged | None, whole: bool, unit: bool, device: int
+) -> Kernel:
     name = f"{instance.epilogue.name}-{config.name}"
-    text = epilogue_text(instance, staged)
-    code = cubin(source.text(config, source.traced_program(config.operand), text), name)
+    text = epilogue_text(instance, staged, whole, unit)
+    code = cubin(source.text(config, source.plain_program(config.operand), text), name)
     return Kernel(code, device, config.shared_bytes)

@@ -9,16 +9,18 @@ Planes of float16 and float32 operands are of their own type.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from tiercel.errors import TiercelValueError
-from tiercel.lower.accumulator import AccumulatorProgram, Load, Multiply, Save, Step, Store
+from tiercel.lower.accumulator import AccumulatorProgram, Load, Multiply, Save, Store
 from tiercel.lower.accumulator.program import Plane
-from tiercel.targets.hopper.config import MOST_SLOTS
+from tiercel.targets.hopper.fused_drains import Drain, drains
 
 #: Element type of written planes, by the operands'. float32 is multiplied as TF32.
 PLANES = {"bfloat16": "float16", "float16": "float16", "float32": "float32"}
+
+#: Parts that a product may be cut into, so that a sum can be loaded after each.
+MOST_PARTS = 8
 
 
 @dataclass(frozen=True)
@@ -33,22 +35,27 @@ class KernelPlane:
 class Fused:
     """A program lowered for an operand type; planes in the kernel's order.
 
-    ``fetches``, ``steps``: lines of the tables in ``kernels/steps.cuh``. The first
-    ``head_fetches`` and ``head_steps`` of them, the head, read no written plane and leave nothing
-    behind but the register slot: heads of other tiles may run in between. ``left``, ``right``: the
-    kernel combines that operand itself, while it multiplies.
+    ``products``, ``steps``: lines of the tables in ``kernels/steps.cuh``. The first
+    ``head_products`` and ``head_steps`` of them, the head, read no written plane and leave nothing
+    behind but saved sums: heads of other tiles may run in between. ``left``, ``right``: the kernel
+    combines that operand itself, while it multiplies.
     """
 
     program: AccumulatorProgram
     operand: str
-    fetches: tuple[str, ...]
+    products: tuple[str, ...]
     steps: tuple[str, ...]
-    head_fetches: int
+    head_products: int
     head_steps: int
     a_planes: tuple[KernelPlane, ...]
     b_planes: tuple[KernelPlane, ...]
     left: bool
     right: bool
+
+    @property
+    def slots(self) -> int:
+        """Saved sums that a tile has room for."""
+        return len(self.program.slot_kinds)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -58,6 +65,21 @@ class Fused:
         return (self.operand, plane) if in_place else (plane,)
 
 
+@dataclass(frozen=True)
+class Run:
+    """Products that one instruction multiplies, one after the other."""
+
+    name: str
+    clear: bool
+    products: int = 1
+
+    def line(self, fetched: int | None = None, part: int = 0, parts: int = 1) -> str:
+        """The line of the consumers' table for one of several parts."""
+        rest = "" if fetched is None else f", {fetched}"
+        rest += f", Part{{{part}, {parts}}}" if parts > 1 else ""
+        return f"{self.name}({_from(self.clear)}, {self.products}{rest})"
+
+
 @dataclass
 class _Writer:
     """Tables so far, and in which units the accumulator is: plain, or of scaled planes."""
@@ -65,83 +87,90 @@ class _Writer:
     program: AccumulatorProgram
     operand: str
     awaits: bool
+    parts: int
     a_planes: list[KernelPlane] = field(default_factory=list)
     b_planes: list[KernelPlane] = field(default_factory=list)
-    fetches: list[str] = field(default_factory=list)
+    products: list[str] = field(default_factory=list)
     steps: list[str] = field(default_factory=list)
     head: tuple[int, int] | None = None
-    joined: int = 0  # products of the last step, if that is one: the next may go on from it
     scaled: bool = False  # the accumulator holds plane_scale times its value
     slot_scaled: dict[int, bool] = field(default_factory=dict)
-    fresh: set[int] = field(default_factory=set)  # scratch slots saved and not yet fetched
 
-    def multiply(self, step: Multiply, live: frozenset[int]) -> None:
+    def drain(self, drain: Drain) -> None:
+        run: Run | None = None
+        for step in drain.products:
+            name, clear = self.product(step, run is not None), step.clear
+            if run is not None and name == run.name:
+                run = replace(run, products=run.products + 1)
+                continue
+            if run is not None:
+                self.steps.append(run.line())
+            self._rescale(name, clear)
+            run = Run(name, clear)
+        assert run is not None, "a drain has products"
+        # A load that is hidden in the middle of the products leaves nothing to do at their end.
+        inner = drain.parts[: min(drain.first, self.parts - 1)]
+        for i, load in enumerate(inner):
+            self.steps.append(run.line(load.slot, i, len(inner) + 1))
+            self.load(load, fetched=True)
+            run = replace(run, clear=False)
+        last = drain.parts[len(inner) : len(inner) + 1] if len(inner) == drain.first or not inner else ()
+        self.steps.append(run.line(last[0].slot if last else None, len(inner), len(inner) + 1))
+        for step in drain.after[len(inner) :]:
+            match step:
+                case Save(slot):
+                    self.slot_scaled[slot] = self.scaled
+                    name = "save" if step is drain.leaving else "save_now"
+                    self.steps.append(f"{name}({slot})")
+                case Load():
+                    self.load(step, fetched=any(step is x for x in last))
+                case Store(c, scale):
+                    name = "store" if step is drain.leaving else "store_now"
+                    unit = ", Unit::unscale" if self.scaled else ""
+                    self.steps.append(f"{name}({c}, {scale!r}f{unit})")
+
+    def product(self, step: Multiply, joins: bool) -> str:
+        """A line of the producer's table; the instruction that multiplies it."""
         a, b = self.program.a_planes[step.a], self.program.b_planes[step.b]
         in_place = a.plain and b.plain
         mixed = self.operand != PLANES[self.operand]
-        written = not in_place and mixed
-        left = KernelPlane(a, written or not a.plain)
-        right = KernelPlane(b, written or not b.plain)
-        pair = f"({_index(self.a_planes, left)}, {_index(self.b_planes, right)})"
-        first = (left.written or right.written) and self.head is None
+        copied = mixed and not in_place
+        left, right = (KernelPlane(x, copied or not x.plain) for x in (a, b))
+        first = self.head is None and (left.written or right.written)
         if first:
-            alone = step.clear and all(self.program.slot_kinds[x] == "register" for x in live)
-            self.head = (len(self.fetches), len(self.steps)) if alone else (0, 0)
-            self.joined = 0
-        if not step.clear:
-            self._rescale(not in_place)
-        self.scaled = not in_place
-        self.fetches.append(f"fetch{'_awaited' if first and self.awaits else ''}{pair}")
-        name = "multiply_in_place" if in_place and mixed else "multiply"
-        if self.joined and not step.clear and self.steps[-1].startswith(f"{name}("):
-            self.joined += 1
-            start = self.steps.pop().split("(")[1].split(",")[0]
-            self.steps.append(f"{name}({start}, {self.joined})")
-            return
-        self.joined = 1
-        self.steps.append(f"{name}({_from(step.clear)}, 1)")
+            whole = step.clear and not joins  # nothing is in the accumulator
+            self.head = (len(self.products), len(self.steps)) if whole else (0, 0)
+        name = f"product{'_awaited' if first and self.awaits else ''}"
+        pair = _index(self.a_planes, left), _index(self.b_planes, right)
+        self.products.append(f"{name}{pair}")
+        return "multiply_in_place" if in_place and mixed else "multiply"
 
-    def _rescale(self, scaled: bool) -> None:
-        if self.scaled != scaled:
-            self._add(f"rescale(Unit::{'scale' if scaled else 'unscale'})")
-            self.scaled = scaled
+    def _rescale(self, name: str, clear: bool) -> None:
+        scaled = name == "multiply" and self.operand != PLANES[self.operand]
+        if not clear and scaled != self.scaled:
+            self.steps.append(f"rescale(Unit::{'scale' if scaled else 'unscale'})")
+        self.scaled = scaled
 
-    def save(self, step: Save) -> None:
-        self.slot_scaled[step.slot] = self.scaled
-        if step.kind == "register":
-            self._add("save()")
-        else:
-            place = step.slot - self.program.registers
-            self.fresh.add(place)
-            self._add(f"save_scratch({place})")
-
-    def load(self, step: Load) -> None:
+    def load(self, step: Load, fetched: bool) -> None:
         if step.clear:
             self.scaled = self.slot_scaled[step.slot]
         unit = ""
         if self.slot_scaled[step.slot] != self.scaled:
             unit = f", Unit::{'scale' if self.scaled else 'unscale'}"
-        factor = f"{step.scale!r}f{unit}"
-        place = step.slot - self.program.registers
-        if place < 0:
-            self._add(f"load({_from(step.clear)}, {factor})")
-            return
-        self.fetches.append(f"fetch_{'saved' if place in self.fresh else 'again'}({place})")
-        self.fresh.discard(place)
-        self._add(f"load_scratch({_from(step.clear)}, {place}, {factor})")
-
-    def store(self, step: Store) -> None:
-        unit = ", Unit::unscale" if self.scaled else ""
-        self._add(f"store({step.c}, {step.scale!r}f{unit})")
-
-    def _add(self, line: str) -> None:
-        self.joined = 0
-        self.steps.append(line)
+        start, factor = _from(step.clear), f"{step.scale!r}f{unit}"
+        if fetched:
+            self.steps.append(f"load({start}, {factor})")
+        else:
+            self.steps.append(f"fetch_and_load({start}, {step.slot}, {factor})")
 
 
 @lru_cache(maxsize=256)
 def lower(
-    program: AccumulatorProgram, operand: str, left: bool = False, right: bool = False
+    program: AccumulatorProgram,
+    operand: str,
+    left: bool = False,
+    right: bool = False,
+    parts: int = MOST_PARTS,
 ) -> Fused:
     r"""Tables and planes of ``program`` for operands of type ``operand``.
 
@@ -150,37 +179,13 @@ def lower(
     multiply_in_place(From::zero, 1)
     store(0, 1.0f)
     """
-    if program.registers > 1:
-        raise TiercelValueError(
-            f"program {program.name} keeps {program.registers} sums in registers; one fits beside "
-            "a 128x256 accumulator. Search it with one register slot"
-        )
-    if program.scratch_slots > MOST_SLOTS:
-        raise TiercelValueError(
-            f"program {program.name} saves {program.scratch_slots} sums at a time in L2; the "
-            f"kernel has barriers for {MOST_SLOTS}. Take a scheme with fewer products"
-        )
-    writer = _Writer(program, operand, left or right)
-    live: frozenset[int] = frozenset()
-    for step, after in program.live():
-        _write(writer, step, live)
-        live = after
+    writer = _Writer(program, operand, left or right, parts)
+    for drain in drains(program.steps):
+        writer.drain(drain)
     return Fused(
-        program, operand, tuple(writer.fetches), tuple(writer.steps), *(writer.head or (0, 0)),
+        program, operand, tuple(writer.products), tuple(writer.steps), *(writer.head or (0, 0)),
         tuple(writer.a_planes), tuple(writer.b_planes), left, right,
     )  # fmt: skip
-
-
-def _write(writer: _Writer, step: Step, live: frozenset[int]) -> None:
-    match step:
-        case Multiply():
-            writer.multiply(step, live)
-        case Save():
-            writer.save(step)
-        case Load():
-            writer.load(step)
-        case Store():
-            writer.store(step)
 
 
 def sums_of(planes: Iterable[KernelPlane]) -> tuple[str, ...]:

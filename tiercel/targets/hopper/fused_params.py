@@ -18,7 +18,7 @@ class SchemeParams:
     left: bytes
     right: bytes
     scratch: int
-    heads: int
+    flag: int
     gate: int
     gate_value: int
     block_rows: int
@@ -35,14 +35,15 @@ class SchemeParams:
     alpha: float
     plane_scale: float
     batches: int = 1
+    trace: bytes = b""
 
     def pack(self) -> bytes:
         """The bytes, padded to the alignment of a tensor map."""
         fields = _FIELDS.pack(
-            self.scratch, self.heads, self.gate, self.gate_value, self.block_rows,
+            self.scratch, self.flag, self.gate, self.gate_value, self.block_rows,
             self.block_columns, self.tile_columns, self.k_tiles, self.cluster_rows,
             self.cluster_columns, self.batches, self.group, self.first_turn, self.workers,
             self.left_workers, self.split, self.alpha, self.plane_scale, 1 / self.plane_scale,
         )  # fmt: skip
-        content = b"".join(self.maps) + self.left + self.right + GROUPS + fields
+        content = b"".join(self.maps) + self.left + self.right + GROUPS + fields + self.trace
         return content + bytes(-len(content) % 64)

@@ -18,11 +18,11 @@ from tiercel.targets.hopper import (
     verdict,
 )
 from tiercel.targets.hopper.compile import cubin
-from tiercel.targets.hopper.config import CONSUMERS, ITEM_BYTES, Config, Tile
+from tiercel.targets.hopper.config import ITEM_BYTES, SLOT_BYTES, Config, Tile
 from tiercel.targets.hopper.driver import Arguments, Kernel, clear_words, multiprocessors
 from tiercel.targets.hopper.fused import Fused
 from tiercel.targets.hopper.fused_params import NOTHING, SchemeParams
-from tiercel.targets.hopper.fused_schedule import Amount, Combining
+from tiercel.targets.hopper.fused_schedule import Amount, Combining, Where
 from tiercel.targets.hopper.launch import Launch
 from tiercel.targets.hopper.operand import Matrix, of_tensor, oriented
 from tiercel.targets.hopper.packed import PackedOperand, left_grid, right_grid
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 
 TILE = Tile(128, 256, 4, "cooperative", cluster_m=2)
 HEADER = 1 + 2 * verdict.RECORD_WORDS  # words before the counters: flag, records of A and B
-ROOM = 4  # blocks that the shared memory of one stage is given up for, "beside" the product
+LEAST_K_TILES = 8  # of a product, beside stores and loads: ``kernels/scheme.cuh``
+PART_K_TILES = 12  # of one of several parts
 
 
 class Workspace(NamedTuple):
-    """Memory of one call: planes of A, of B if it is not packed, saved sums, sums of heads that
-    ran ahead, and counters, zero at first.
+    """Memory of one call: planes of A, of B if it is not packed, saved sums, and counters, zero at
+    first.
     """
 
     a_planes: torch.Tensor
     b_planes: torch.Tensor
     scratch: torch.Tensor
-    heads: torch.Tensor
     flags: torch.Tensor
 
 
@@ -64,6 +64,11 @@ class FusedLaunch:
         flags = self.workspace.flags
         clear_words(flags.data_ptr(), flags.numel(), stream)
         self.run_cleared(stream)
+
+    def addresses_only(self) -> FusedLaunch:
+        """The same launches; they do not keep alive what they point to."""
+        nothing = Workspace(*(x.new_empty(0) for x in self.workspace))
+        return replace(self, workspace=nothing, kept=())
 
     def run_cleared(self, stream: int) -> None:
         """The same where the workspace's flags are zero already."""
@@ -135,7 +140,7 @@ def prepare(
     if judge is not None:
         guard = [*_measurements(shape, judge, flag, device), _verdict(judge, tensor, flag, device)]
     fallback = launch_of(left, right, d, None, alpha, 0.0, device, gate=(flag, 1))
-    made = kernel(shape.config, shape.lowered, shape.combining.where == "first", device)
+    made = kernel(shape.config, shape.lowered, shape.combining.where, device)
     return FusedLaunch(
         before if shape.inside else (*before, *guard),
         Launch(made, shape.blocks, Arguments(params.pack())),
@@ -192,7 +197,8 @@ def _shape(
     rows, columns = -(-M // (TILE.m * TILE.cluster_m)), -(-N // (TILE.n * TILE.cluster_n))
     clusters = multiprocessors(device) // TILE.cluster
     item = ITEM_BYTES[a.dtype]
-    k_tiles = -(-a.columns // program.k * item // 128)
+    k_tiles = max(LEAST_K_TILES, -(-a.columns // program.k * item // 128))  # zeros beyond the end
+    parts = max(1, min(fused.MOST_PARTS, k_tiles // PART_K_TILES))
     grids = left_grid(a, program), right_grid(b, program)
     if combining is None:
         lowered = fused.lower(program, a.dtype)
@@ -202,14 +208,11 @@ def _shape(
         amount = Amount(rows * columns, clusters, k_tiles * program.multiplies, written)
         combining = fused_schedule.choose(amount, lowered)
     inside = combining.where != "before"
-    lowered = fused.lower(program, a.dtype, inside, inside and dynamic)
-    tile = TILE
-    if combining.where == "beside":  # a stage makes room for the items being combined
-        tile = replace(TILE, stages=3, combine_blocks=ROOM)
-    config = Config(tile, a.dtype, d.dtype, oriented(a, "a")[1], oriented(b.transposed, "b")[1])
+    lowered = fused.lower(program, a.dtype, inside, inside and dynamic, parts)
+    config = Config(TILE, a.dtype, d.dtype, oriented(a, "a")[1], oriented(b.transposed, "b")[1])
     used = min(clusters, rows * columns + combining.clusters)
     return _Shape(
-        lowered, config, used * tile.cluster, grids,
+        lowered, config, used * TILE.cluster, grids,
         combining, rows, columns, k_tiles, dynamic,
     )  # fmt: skip
 
@@ -218,8 +221,7 @@ def _workspace(a: torch.Tensor, shape: _Shape) -> Workspace:
     import torch
 
     lowered, (left, right) = shape.lowered, shape.grids
-    tile = TILE.m * TILE.n
-    head = tile + 2 * 128 * CONSUMERS  # a scale for each thread follows
+    tiles = shape.blocks * max(1, shape.combining.split)  # that are begun and not finished
 
     def halves(count: int) -> torch.Tensor:
         return a.new_empty(count, dtype=torch.float16)
@@ -228,8 +230,7 @@ def _workspace(a: torch.Tensor, shape: _Shape) -> Workspace:
     return Workspace(
         halves(planes.plane_bytes(left, lowered.a_planes) // 2),
         halves(b_planes),
-        halves(shape.blocks * lowered.program.scratch_slots * tile),
-        halves(shape.blocks * shape.combining.split * head),
+        halves(tiles * lowered.slots * SLOT_BYTES // 2),
         a.new_zeros(HEADER + sum(shape.counters), dtype=torch.int32),
     )
 
@@ -282,7 +283,7 @@ def _argument(
         ]
         before = [x for x in made if x is not None]
     return SchemeParams(
-        maps, *contents, scratch=memory.scratch.data_ptr(), heads=memory.heads.data_ptr(),
+        maps, *contents, scratch=memory.scratch.data_ptr(), flag=flag,
         gate=0 if shape.inside else flag, gate_value=0, block_rows=M, block_columns=N,
         tile_columns=shape.columns, k_tiles=shape.k_tiles, cluster_rows=shape.rows,
         cluster_columns=shape.columns, group=heuristic.GROUP, first_turn=how.clusters,
@@ -318,9 +319,10 @@ def _check(
 
 
 @lru_cache(maxsize=64)
-def kernel(config: Config, lowered: Fused, first_turn: bool, device: int) -> Kernel:
+def kernel(config: Config, lowered: Fused, where: Where, device: int) -> Kernel:
     """The compiled kernel of a program, loaded on a device."""
     name = f"{lowered.program.name}-{config.name}"
-    code = cubin(fused_source.text(config, lowered, first_turn), name)
-    # It must not start before the counters are zero.
-    return Kernel(code, device, config.tile.shared_bytes, overlap=False)
+    code = cubin(fused_source.text(config, lowered, where), name)
+    # Combining meanwhile it must not start before the counters are zero.
+    overlap = where == "before"
+    return Kernel(code, device, fused_source.shared_bytes(config, where), overlap=overlap)

@@ -50,7 +50,7 @@ def choose(amount: Amount, lowered: Fused) -> Combining:
     """In the first turn of clusters that would have no tile in the last one, if that suffices."""
     free = spare(amount)
     enough = amount.combined <= free * CLUSTER_RATE * amount.k_tiles * K_TILE
-    return Combining("first", free) if lowered.head_fetches and enough else Combining()
+    return Combining("first", free) if lowered.head_products and enough else Combining()
 
 
 def spare(amount: Amount) -> int:

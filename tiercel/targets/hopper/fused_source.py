@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from tiercel.targets.hopper import source
-from tiercel.targets.hopper.config import THREADS, Config
+from tiercel.targets.hopper.config import CONSUMERS, SLOT_BYTES, SUBTILE_BYTES, THREADS, Config
 from tiercel.targets.hopper.fused import PLANES, Fused, sums_of
+from tiercel.targets.hopper.fused_schedule import IDLE_WARPS, Where
 from tiercel.targets.hopper.source import KernelProgram, sums_text
 from tiercel.targets.hopper.wgmma import KINDS
 
 
-def text(config: Config, lowered: Fused, first_turn: bool = False) -> str:
-    """The whole translation unit. ``first_turn``: CTAs may combine in their first turn."""
+def text(config: Config, lowered: Fused, where: Where = "before") -> str:
+    """The whole translation unit. ``where`` planes are combined: see ``fused_schedule.py``."""
     program = lowered.program
     a_blocks = program.m * program.k if lowered.left else 1
     b_blocks = program.k * program.n if lowered.right else 1
     head = KernelProgram(
         f"{program.name}, {program.multiplies} products",
-        len(lowered.a_planes), len(lowered.b_planes), program.m * program.n,
-        program.scratch_slots, lowered.kinds, (), (), a_blocks,
+        len(lowered.a_planes), len(lowered.b_planes), program.m * program.n, lowered.kinds, (), (),
+        combines=where == "beside",
     )  # fmt: skip
     declarations = source.declarations(config, head, kernel="scheme.cuh")
     left = sums_of(lowered.a_planes) if lowered.left else ()
@@ -25,14 +26,16 @@ def text(config: Config, lowered: Fused, first_turn: bool = False) -> str:
     return f"""\
 {declarations}
 struct Scheme : Config {{
-  static constexpr int b_blocks = {b_blocks};
-  static constexpr bool first_turn = {str(first_turn).lower()};
-  static constexpr bool exact = {str(first_turn or config.operand != "bfloat16").lower()};
+  static constexpr int a_blocks = {a_blocks}, b_blocks = {b_blocks};
+  static constexpr bool first_turn = {str(where == "first").lower()};
+  static constexpr int subtiles_staged = {staged(where)};  // of each consumer's output
+  static constexpr bool exact = {str(config.operand != "bfloat16").lower()};
+  static constexpr int slots = {lowered.slots}, slot_bytes = {SLOT_BYTES};  // of saved sums
 }};
 
 // {str(program).splitlines()[0]}
-__constant__ Fetch fetches[] = {{
-{_table(lowered.fetches)}
+__constant__ Product products[] = {{
+{_table(lowered.products)}
 }};
 
 __constant__ Step steps[] = {{
@@ -40,12 +43,11 @@ __constant__ Step steps[] = {{
 }};
 
 struct Program {{
-  static constexpr int fetches = {len(lowered.fetches)}, steps = {len(lowered.steps)};
-  static constexpr int head_fetches = {lowered.head_fetches}, head_steps = {lowered.head_steps};
-  static constexpr int columns = {program.n};  // blocks of the output grid
+  static constexpr int products = {len(lowered.products)}, steps = {len(lowered.steps)};
+  static constexpr int head_products = {lowered.head_products}, head_steps = {lowered.head_steps};
   using Plane = {KINDS[PLANES[config.operand]][0]};
   static constexpr bool in_place = {str(len(lowered.kinds) > 1).lower()};
-  static __device__ Fetch fetch_at(int i) {{ return ::fetches[i]; }}
+  static __device__ Product product_at(int i) {{ return ::products[i]; }}
   static __device__ Step step_at(int i) {{ return ::steps[i]; }}
 
 {_sums("Left", left, a_blocks)}
@@ -58,6 +60,18 @@ gemm(const __grid_constant__ SchemeParams<Scheme> params) {{
   scheme_gemm<Scheme, Program>(params);
 }}
 """
+
+
+def staged(where: Where) -> int:
+    """Parts of a consumer's output in shared memory; idle warps take the place of one."""
+    return 1 if where == "beside" else 2
+
+
+def shared_bytes(config: Config, where: Where) -> int:
+    """Dynamic shared memory; mirrors ``Layout`` in ``kernels/pipeline.cuh``."""
+    output = CONSUMERS * staged(where) * SUBTILE_BYTES
+    items = IDLE_WARPS * 6 * 1024 if where == "beside" else 0
+    return config.tile.stages * (config.tile.stage_bytes + 16) + output + items
 
 
 def _sums(name: str, sums: tuple[str, ...], blocks: int) -> str:

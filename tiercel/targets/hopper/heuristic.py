@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from tiercel.targets.hopper.config import ITEM_BYTES, Tile
+from tiercel.targets.hopper.config import ITEM_BYTES, Scaling, Tile
 from tiercel.targets.hopper.split import divides
 
 CANDIDATES = (
@@ -24,13 +24,16 @@ PLAIN = (
     Tile(128, 128, 6, "cooperative"),
     Tile(128, 128, 6, "cooperative", cluster_m=2),
 )
+# Only where B is contiguous along K: columns that are no multiple of 64.
+K_MAJOR = (Tile(128, 224, 4, "cooperative", cluster_m=2),)  # 14336 columns: 64 tiles
 # For float8 sums that are added up in float32: a consumer adds while the other one multiplies. They
-# leave room for scales.
+# leave room for scales; those of blocks of K for each column take most.
 PROMOTED = (
     Tile(128, 256, 4, "cooperative", cluster_m=2),
     Tile(128, 128, 5, "cooperative", cluster_m=2),
     Tile(128, 64, 7, "cooperative"),
 )
+PROMOTED_COLUMNS = (replace(PROMOTED[0], stages=3), *PROMOTED[1:])
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16)
 
 GROUP = 8  # rows of cluster tiles walked together, see kernels/scheduler.cuh
@@ -52,8 +55,8 @@ SUM = 1_380  # bytes of its parts, written and read
 # Rate of the mainloop against the first candidate's. Set, not measured one by one: low enough that
 # large products take the first candidate. Sustained over five of them, 128x128 reached 0.95 to 1.06
 # of it and 64x256 0.90 to 0.97; of the small tiles nothing is known there.
-RATE = {(128, 128): 0.92, (128, 192): 0.98, (64, 256): 0.93, (64, 128): 0.9, (128, 64): 0.9,
-        (64, 64): 0.85}  # fmt: skip
+RATE = {(128, 128): 0.92, (128, 192): 0.98, (128, 224): 0.975, (64, 256): 0.93, (64, 128): 0.9,
+        (128, 64): 0.9, (64, 64): 0.85}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -91,13 +94,14 @@ def estimate(tile: Tile, parts: int, M: int, N: int, K: int, batches: int, sms: 
 
 @lru_cache(maxsize=4096)
 def choose(
-    M: int, N: int, K: int, batches: int, sms: int, splits: bool = True, fragments: bool = False
-) -> Choice:
+    M: int, N: int, K: int, batches: int, sms: int, splits: bool = True, fragments: bool = False,
+    k_major: bool = False,
+) -> Choice:  # fmt: skip
     """The candidate with the least estimated time.
 
     ``splits``: of a plain product: parts of K are allowed, and the tiles of ``PLAIN``.
-    ``fragments``: A goes through registers, see ``kernels/fragments.cuh``. ``K`` counts 16-bit
-    elements; of other types as many bytes take as long.
+    ``fragments``: A goes through registers, see ``kernels/fragments.cuh``. ``k_major``: B is
+    contiguous along K. ``K`` counts 16-bit elements; of other types as many bytes take as long.
 
     >>> print(choose(8192, 8192, 8192, 1, 132).tile)
     cooperative 128x256, 4 stages, cluster 2x1
@@ -107,7 +111,7 @@ def choose(
     may_split = splits and batches == 1 and N % 4 == 0  # the float32 parts need 16-byte rows
     made = [
         estimate(tile, parts, M, N, K, batches, sms)
-        for tile in (PLAIN if splits else ()) + CANDIDATES
+        for tile in (PLAIN if splits else ()) + CANDIDATES + (K_MAJOR if k_major else ())
         if _possible(tile, M, N, K, batches, sms, fragments)
         for parts in (PARTS if may_split and tile.cluster_k == 1 else (1,))
         if parts == 1 or (divides(K, parts) and K // parts >= 256)  # shorter: latency only
@@ -124,11 +128,12 @@ def _possible(tile: Tile, M: int, N: int, K: int, batches: int, sms: int, fragme
 
 
 @lru_cache(maxsize=4096)
-def choose_promoted(M: int, N: int, K: int, sms: int) -> Tile:
+def choose_promoted(M: int, N: int, K: int, sms: int, scaling: Scaling = "none") -> Tile:
     """The tile of a float8 product that is added up in float32; K counts float8 elements.
 
     >>> print(choose_promoted(8192, 8192, 8192, 132))
     cooperative 128x256, 4 stages, cluster 2x1
     """
-    made = [estimate(tile, 1, M, N, K // 2, 1, sms) for tile in PROMOTED]
+    tiles = PROMOTED_COLUMNS if scaling == "column blocks" else PROMOTED
+    made = [estimate(tile, 1, M, N, K // 2, 1, sms) for tile in tiles]
     return min(made, key=lambda choice: choice.cycles).tile

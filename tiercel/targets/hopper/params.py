@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-_FIELDS = struct.Struct("<Q qq Q i ii i i iiii iii ff")
+_FIELDS = struct.Struct("<Q qq Q i ii i i iiii iiii ff")
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Params:
     c_row_stride: int = 0
     c_batch_stride: int = 0
     unloaded: int = 0
+    alternates: int = 0
     gate: int = 0
     gate_value: int = 0
     groups: bytes = bytes(40)  # see ``grouped.py``
@@ -42,7 +43,8 @@ class Params:
             self.c, self.c_row_stride, self.c_batch_stride, self.gate,
             self.gate_value, self.block_rows, self.block_columns, self.tile_columns,
             self.k_tiles, self.cluster_rows, self.cluster_columns, self.batches, self.group,
-            self.a_batch_step, self.b_batch_step, self.unloaded, self.alpha, self.beta,
+            self.a_batch_step, self.b_batch_step, self.unloaded, self.alternates,
+            self.alpha, self.beta,
         )  # fmt: skip
         content = b"".join(self.maps) + self.groups + self.scales + fields
         content += bytes(-len(content) % 8) + self.trace + self.epilogue

@@ -20,7 +20,8 @@ from tiercel.targets.hopper.params import Params
 if TYPE_CHECKING:
     import torch
 
-OPERANDS = ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "float32")
+FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
+OPERANDS = ("bfloat16", "float16", *FLOAT8, "float32")
 NOTHING = Launch(None, 0, None)  # an empty output
 
 _ready: dict[Any, Runnable] = {}
@@ -42,10 +43,11 @@ def gemm(
 
     ``a`` (M, K) or (batch, M, K), ``b`` (K, N) or (batch, K, N): bfloat16 or float16, any layout in
     which one dimension is contiguous and the other strides are multiples of 16 bytes; contiguous
-    along K, float8_e4m3fn or float8_e5m2 (scales go into ``alpha``); or, if ``tf32`` allows it,
-    float32, of which an operand may have to be copied (see ``tf32_operands.py``). A batch of one,
-    or of stride 0, is broadcast. Products accumulate in float32, those of float8 in the tensor
-    cores' own precision ("fast accumulation"; see ``gemm_scaled``).
+    along K, float8_e4m3fn or float8_e5m2, or one of each (scales go into ``alpha``); or, if
+    ``tf32`` allows it, float32, of which an operand may have to be copied (see
+    ``tf32_operands.py``). A batch of one, or of stride 0, is broadcast. Products accumulate in
+    float32, those of float8 in the tensor cores' own precision ("fast accumulation"; see
+    ``gemm_scaled``).
 
     ``out`` (M, N) or (batch, M, N) is bfloat16, float16 or float32; a new one has the operands'
     dtype, bfloat16 for float8. ``c`` has the dtype and shape of ``out`` and may be it. ``config``
@@ -67,10 +69,13 @@ def gemm(
     tile, work = config, None
     if config is None and beta == 0 and stream is None:
         tile, work = _choice(a, b, out)
-    key = (key_of(a), key_of(b), key_of(out), key_of(c), key_of(work), alpha, beta, tile)
+    alternates = config is None
+    key = (
+        key_of(a), key_of(b), key_of(out), key_of(c), key_of(work), alpha, beta, tile, alternates
+    )  # fmt: skip
     ready = _ready.get(key)
     if ready is None:
-        ready = remember(_ready, key, _prepared(a, b, out, c, work, alpha, beta, tile))
+        ready = remember(_ready, key, _prepared(a, b, out, c, work, alpha, beta, tile, alternates))
     run(ready, a, stream)
     return out
 
@@ -104,7 +109,7 @@ def _choice(
         *((N, M) if swapped else (M, N)), a.shape[1] * a.dtype.itemsize // 2, 1,
         multiprocessors(a.get_device()),
         splits=column == 1 and row % 2 == 0 and out.data_ptr() % 8 == 0,  # stored in pairs
-        fragments=fragments,
+        fragments=fragments, k_major=b.stride(0) == 1 and column == 1 and not swapped,
     )  # fmt: skip
     if choice.parts == 1:
         return choice.tile, None
@@ -132,7 +137,7 @@ def empty_product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def _prepared(
     a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, c: torch.Tensor | None,
-    work: torch.Tensor | None, alpha: float, beta: float, tile: Tile | None,
+    work: torch.Tensor | None, alpha: float, beta: float, tile: Tile | None, alternates: bool,
 ) -> Runnable:  # fmt: skip
     check_devices({"a": a, "b": b, "out": out, "c": c})
     if beta != 0 and c is None:
@@ -141,7 +146,7 @@ def _prepared(
     added = of_tensor(c, "c") if c is not None and beta != 0 else None
     device = a.get_device()
     if work is None:
-        return launch_of(left, right, d, added, alpha, beta, device, tile)
+        return launch_of(left, right, d, added, alpha, beta, device, tile, alternates=alternates)
     check(left, right, d, None)
     parts = of_tensor(work, "work")
     left, right = split.parts_of(left, right, parts.batches)
@@ -163,12 +168,14 @@ def check_devices(named: Mapping[str, torch.Tensor | None]) -> None:
 
 def launch_of(
     a: Matrix, b: Matrix, d: Matrix, c: Matrix | None, alpha: float, beta: float, device: int,
-    tile: Tile | None = None, gate: tuple[int, int] = (0, 0),
+    tile: Tile | None = None, gate: tuple[int, int] = (0, 0), alternates: bool = False,
 ) -> Launch:  # fmt: skip
     """Choose and compile the kernel of D = alpha · A·B + beta · C and build its argument.
 
     ``gate``: address of an int on the device and the value at which the kernel runs; address 0:
-    it always runs.
+    it always runs. ``alternates``: every other tile of a multiprocessor is multiplied from the end
+    of K to its beginning, so that L2 still holds part of what both read; the order of summation
+    then depends on M and N.
     """
     check(a, b, d, c)
     if d.rows == 0 or d.columns == 0 or d.batches == 0:
@@ -190,14 +197,17 @@ def launch_of(
         sms, depth = multiprocessors(device), a.columns * ITEM_BYTES[a.dtype] // 2
         through = swapped or tf32_operands.m_major(a)
         tile = heuristic.choose(
-            a.rows, b.columns, depth, d.batches, sms, splits=False, fragments=through
-        ).tile
+            a.rows, b.columns, depth, d.batches, sms, splits=False, fragments=through,
+            k_major=b.row_stride == 1 and not swapped,
+        ).tile  # fmt: skip
     config, blocks, params = describe(a, b, d_view, tile, device, fragments=True)
     config = replace(config, with_c=c is not None, direct=direct, swapped=swapped)
     if direct:
         address = struct.pack("<Qqq", d_view.address, d_view.row_stride, d_view.batch_stride)
         params = replace(params, epilogue=address)
-    params = replace(params, alpha=alpha, beta=beta, gate=gate[0], gate_value=gate[1])
+    params = replace(
+        params, alpha=alpha, beta=beta, gate=gate[0], gate_value=gate[1], alternates=int(alternates)
+    )
     if c is not None:
         params = replace(
             params, c=c.address, c_row_stride=c.row_stride, c_batch_stride=c.batch_stride
@@ -220,7 +230,10 @@ def describe(
             f"{'a' if a_mn_major else 'b'} is {a.dtype} and not contiguous along K, which the "
             "tensor cores need of all but 16-bit types. Copy it, or use the vendor's routine"
         )
-    config = Config(tile, a.dtype, d.dtype, a_mn_major, b_mn_major, fragments=fragments)
+    config = Config(
+        tile, a.dtype, d.dtype, a_mn_major, b_mn_major, fragments=fragments,
+        operand_b=None if b.dtype == a.dtype else b.dtype,
+    )  # fmt: skip
     rows = -(-a.rows // (tile.m * tile.cluster_m))
     columns = -(-b.columns // (tile.n * tile.cluster_n))
     batches = max(d.batches, a.batches, b.batches)
@@ -246,7 +259,7 @@ def describe(
     # Where threads store the output its descriptor is not used: any valid one will do.
     a_map, b_map = a_view.tensor_map(a_box, operand=True), b_view.tensor_map(b_box, operand=True)
     params = Params(
-        maps=(a_map, b_map, a_map if output(d)[2] else d.tensor_map(64)),
+        maps=(a_map, b_map, a_map if output(d)[2] else d.tensor_map(64, span=config.store_span)),
         block_rows=a.rows, block_columns=b.columns, tile_columns=-(-b.columns // tile.n),
         k_tiles=k_tiles, cluster_rows=rows, cluster_columns=columns,
         batches=batches,
@@ -273,10 +286,10 @@ def kernel(config: Config, device: int) -> Kernel:
 
 def check(a: Matrix, b: Matrix, d: Matrix | None, c: Matrix | None) -> None:
     """Raise unless types and sizes fit together."""
-    if a.dtype != b.dtype or a.dtype not in OPERANDS:
+    if a.dtype not in OPERANDS or (a.dtype != b.dtype and {a.dtype, b.dtype} != set(FLOAT8)):
         raise TiercelTypeError(
             f"a is {a.dtype} and b is {b.dtype}; the kernel takes "
-            f"both as {' or both as '.join(OPERANDS)}"
+            f"both as {' or both as '.join(OPERANDS)}, or one as each kind of float8"
         )
     if a.columns != b.rows or a.columns == 0:
         raise TiercelValueError(

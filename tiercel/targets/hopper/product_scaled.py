@@ -44,7 +44,7 @@ def gemm_scaled(
 ) -> torch.Tensor:
     """D = (scale_a · A)·(scale_b · B), the scales being read by the kernel.
 
-    ``a`` (M, K) and ``b`` (K, N): float8_e4m3fn or float8_e5m2, contiguous along K. Scales:
+    ``a`` (M, K) and ``b`` (K, N): float8_e4m3fn or float8_e5m2 each, contiguous along K. Scales:
     float32, with the shapes that :func:`tiercel.targets.hopper.scales.scales_of` lists. ``out``
     (M, N): bfloat16, the default, float16 or float32.
 
@@ -88,12 +88,12 @@ def _prepared(
         raise TiercelValueError(f"out has strides {out.stride()}; with scales rows are contiguous")
     M, N, K = left.rows, right.columns, left.columns
     scales = scales_of(scale_a, scale_b, M, N, K)
-    promoted = scales.scaling == "blocks" or not fast_accumulation
+    promoted = "blocks" in scales.scaling or not fast_accumulation
     device = a.get_device()
     if tile is None:
         sms = multiprocessors(device)
-        tile = heuristic.choose_promoted(M, N, K, sms) if promoted else (
-            heuristic.choose(M, N, K // 2, 1, sms, splits=False).tile
+        tile = heuristic.choose_promoted(M, N, K, sms, scales.scaling) if promoted else (
+            heuristic.choose(M, N, K // 2, 1, sms, splits=False, k_major=True).tile
         )  # fmt: skip
     config, blocks, params = describe(left, right, d_view, tile, device)
     config = replace(config, direct=direct, promoted=promoted, scaling=scales.scaling)

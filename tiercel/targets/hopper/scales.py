@@ -43,7 +43,7 @@ def scales_of(scale_a: torch.Tensor, scale_b: torch.Tensor, M: int, N: int, K: i
     D = Σ over blocks of K of scale_a · scale_b · (A·B of that block), with either
 
     - one number or (M, 1) for A, and one number or (1, N) for B, or
-    - (M, ⌈K/128⌉) for A and (⌈K/128⌉, ⌈N/128⌉) for B,
+    - (M, ⌈K/128⌉) for A, and (⌈K/128⌉, ⌈N/128⌉) or (⌈K/128⌉, N) for B,
 
     in any strides. Raises :class:`TiercelTypeError` for other types than float32 and
     :class:`TiercelValueError` for other shapes.
@@ -60,10 +60,11 @@ def scales_of(scale_a: torch.Tensor, scale_b: torch.Tensor, M: int, N: int, K: i
         row = scale_a.stride(0) if of_rows else 0
         scaling = "vectors" if of_rows or of_columns else "number"
         return Scales(scaling, *addresses, row, 0, 0, scale_b.stride(1) if of_columns else 0)
-    if a_shape == (M, k_blocks) and b_shape == (k_blocks, n_blocks):
-        return Scales("blocks", *addresses, *scale_a.stride(), *scale_b.stride())
+    if a_shape == (M, k_blocks) and b_shape in ((k_blocks, n_blocks), (k_blocks, N)):
+        scaling = "blocks" if b_shape[1] == n_blocks else "column blocks"
+        return Scales(scaling, *addresses, *scale_a.stride(), *scale_b.stride())
     raise TiercelValueError(
         f"scale_a is {a_shape} and scale_b is {b_shape}; for A ({M}, {K}) and B ({K}, {N}) they "
         f"may be one number or ({M}, 1) and one number or (1, {N}), or, of blocks, "
-        f"({M}, {k_blocks}) and ({k_blocks}, {n_blocks})"
+        f"({M}, {k_blocks}) and ({k_blocks}, {n_blocks}) or ({k_blocks}, {N})"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tiercel.targets.hopper import wgmma
 from tiercel.targets.hopper.config import CONSUMERS, THREADS, Config
@@ -20,25 +20,24 @@ NAMES = {"bfloat16": "bf16", "float16": "f16", "float32": "float"}  # of outputs
 class KernelProgram:
     """What the producer and the consumers do for one tile, as CUDA statements.
 
-    ``kinds``: element types that its products read. ``a_blocks``: of A, where the kernel combines
-    its planes itself.
+    ``kinds``: element types that its products read. ``combines``: idle warps combine planes
+    meanwhile.
     """
 
     title: str
     a_planes: int
     b_planes: int
     d_blocks: int
-    scratch_slots: int
     kinds: tuple[str, ...]
     produce: tuple[str, ...]
     consume: tuple[str, ...]
-    a_blocks: int = 1
+    combines: bool = False
 
 
 def plain_program(operand: str) -> KernelProgram:
     """The classical product: one multiplication, one store."""
     return KernelProgram(
-        "classical product", 1, 1, 1, 0, (operand,),
+        "classical product", 1, 1, 1, (operand,),
         ("load.multiply(p.a[0], p.b[0]);",),
         (
             f"tile.multiply<{wgmma.KINDS[operand][0]}, From::zero>(acc);",
@@ -46,21 +45,6 @@ def plain_program(operand: str) -> KernelProgram:
             "store(tile, acc, p, p.d[0], 0, 0, 1.0f);",
         ),
     )  # fmt: skip
-
-
-def traced_program(operand: str) -> KernelProgram:
-    """The classical product with a traced epilogue, whose operands are loaded before it."""
-    plain = plain_program(operand)
-    multiply, drain, _ = plain.consume
-    return replace(
-        plain,
-        consume=(
-            "auto ahead = Store<Config>::load(tile, p, 0, 0);",
-            multiply,
-            drain,
-            "Store<Config>::run_ahead(tile, acc, p, p.d[0], 0, 0, 1.0f, ahead);",
-        ),
-    )
 
 
 def text(config: Config, program: KernelProgram, epilogue: EpilogueText | None = None) -> str:
@@ -94,22 +78,21 @@ def declarations(
 ) -> str:
     """What comes before the program: headers, the epilogue, ``Config``, instructions."""
     tile = config.tile
-    combines = tile.combine_blocks > 0
-    copies = combines or config.scaling == "blocks"
+    copies = program.combines or config.by_blocks
     producer, consumer = COPYING_REGISTERS if copies else REGISTERS
     output = NAMES[config.output]
     instructions = "\n\n".join(
         wgmma.specialisation(
-            kind, config.wgmma_n, config.a_mn_major, config.b_mn_major, config.fragments
+            kind, config.wgmma_n, config.a_mn_major, config.b_mn_major, config.fragments,
+            config.operand_b,
         )
         for kind in program.kinds
-    )
+    )  # fmt: skip
     epilogue_type = f"AddC<{output}>" if config.with_c else "PlainEpilogue"
     if config.direct:
         epilogue_type = f"Direct<{output}, {epilogue_type}>"
     if epilogue is not None:
         epilogue_type = epilogue.type
-    scratch = tile.m * tile.n * 2
     return f"""\
 // {program.title}: {config}
 #include "{kernel}"
@@ -128,16 +111,15 @@ struct Config {{
   static constexpr bool b_mn_major = {_bool(config.b_mn_major)};
   static constexpr int a_planes = {program.a_planes}, b_planes = {program.b_planes};
   static constexpr int d_blocks = {epilogue.maps if epilogue else program.d_blocks};
-  static constexpr bool combines = {_bool(combines)};  // planes of A, while multiplying
-  static constexpr int a_blocks = {program.a_blocks};
+  static constexpr bool combines = {_bool(program.combines)};  // planes, meanwhile, by idle warps
   static constexpr bool grouped = {_bool(config.grouped)};
+  static constexpr bool fragments = {_bool(config.fragments)};  // A goes through registers
   static constexpr bool traced = {_bool(config.traced)};  // timestamps, see trace.cuh
   static constexpr int wgmma_n = {config.wgmma_n};  // columns of an instruction
-  static constexpr bool block_scales = {_bool(config.scaling == "blocks")};
+  static constexpr bool block_scales = {_bool(config.by_blocks)};
+  static constexpr bool column_scales = {_bool(config.scaling == "column blocks")};
   static constexpr int scale_bytes = {config.scale_bytes};
-  static constexpr int scratch_slots = {program.scratch_slots};
-  static constexpr int scratch_bytes = {scratch};  // of a slot
-  static constexpr int scratch_part = {min(scratch, 32768)};  // what one stage returns
+  static constexpr int subtiles_staged = 2;  // of each consumer's output
   using Operand = {wgmma.KINDS[config.operand][0]};
   using Output = {output};
   using Epilogue = {epilogue_type};

@@ -13,11 +13,17 @@ KINDS = {
 
 
 def specialisation(
-    dtype: str, n: int, a_mn_major: bool, b_mn_major: bool, fragments: bool = False
+    dtype: str,
+    n: int,
+    a_mn_major: bool,
+    b_mn_major: bool,
+    fragments: bool = False,
+    dtype_b: str | None = None,
 ) -> str:
     r"""CUDA text of ``Wgmma<kind>``: a product of two shared-memory tiles.
 
-    ``fragments``: A is in registers, whatever its layout in memory.
+    ``fragments``: A is in registers, whatever its layout in memory. ``dtype_b``: of B, if it is
+    another kind of float8.
 
     >>> print(specialisation("bfloat16", 8, False, True))
     template <>
@@ -39,6 +45,7 @@ def specialisation(
     };
     """
     (kind, k), count = KINDS[dtype], n // 2
+    kind_b = KINDS[dtype_b or dtype][0]
     # Only 16-bit types can be transposed on the way from shared memory.
     major = (f", {int(a_mn_major)}" * (not fragments) + f", {int(b_mn_major)}") * (k == 16)
     after = count + (4 if fragments else 1)  # number of the operand behind A
@@ -60,7 +67,7 @@ struct Wgmma<{kind}> {{
         "{{\\n"
         ".reg .pred p;\\n"
         "setp.ne.b32 p, %{after + 1}, 0;\\n"
-        "wgmma.mma_async.sync.aligned.m64n{n}k{k}.f32.{kind}.{kind} "
+        "wgmma.mma_async.sync.aligned.m64n{n}k{k}.f32.{kind}.{kind_b} "
 {registers}
         "{a}, %{after}, p, 1, 1{major};\\n"
         "}}"

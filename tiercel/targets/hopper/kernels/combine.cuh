@@ -102,11 +102,31 @@ struct Extremes {
 #pragma unroll
       for (int j = 0; j < Values<Element>::count; ++j) sum[i] += fabsf(Values<Element>::at(in[i], j));
     }
+    take_sums<Values<Element>::count>(sum, length);
+  }
+
+  // The same of values that are float16 already: a third of the instructions. Too large a sum is
+  // infinite, and refused.
+  template <int blocks>
+  __device__ void take_pairs(const f16x2 (&in)[4][blocks], int length) {
+    float sum[blocks];
+#pragma unroll
+    for (int i = 0; i < blocks; ++i) {
+      const u32 pair = (absolute(in[0][i]) + absolute(in[1][i]) +
+                        (absolute(in[2][i]) + absolute(in[3][i]))).pair;
+      sum[i] = f16::low(pair) + f16::high(pair);
+    }
+    take_sums<8>(sum, length);
+  }
+
+  // Sums of `count` values of each lane, one of each block.
+  template <int count, int blocks>
+  __device__ void take_sums(float (&sum)[blocks], int length) {
     constexpr bool halves = (blocks & (blocks - 1)) == 0;
     const int lane = threadIdx.x % 32;
     int left = blocks;  // sums that a lane still adds up; of a power of two it gives half away
 #pragma unroll
-    for (int mask = 1; mask < segment / Values<Element>::count; mask *= 2) {
+    for (int mask = 1; mask < segment / count; mask *= 2) {
       if (halves && left > 1) {
         left /= 2;
 #pragma unroll
@@ -182,6 +202,7 @@ __device__ void combine_plane_f16(const Combination<blocks>& p, const f16x2 (&in
 // As a kernel of its own: one vector per thread.
 template <class Element, class Sums, int blocks>
 __device__ void combine_all(const Combination<blocks>& p) {
+  start_next_kernel();
   const long long position = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
   const int row = position / p.columns;
   if (row >= p.rows) return;
@@ -200,25 +221,24 @@ __device__ void combine_all(const Combination<blocks>& p) {
   }
 }
 
-// Inside the product, by the three idle warps of the producer group of every CTA. A warp's item is
-// 8 rows × 32 vectors; 32 items make a square, a panel of rows (of M or N) by a span of K. Items go by
-// bands of panels, and in a band by K: the product that first needs them walks along K as well.
+// Inside the product, by warps that have nothing else to do. A warp's item is 8 rows × 32 vectors; 32
+// items make a square, a panel of rows (of M or N) by a span of K. Items go by bands of panels, and in
+// a band by K: the product that first needs them walks along K as well.
 struct Squares {
   static constexpr int side = 256, items = 32, rows = side / items, vectors = 32;
   static constexpr int k_tiles = 4;  // of a span: 512 bytes, or 256 rows of 16-bit values
 };
 
-// A warp has two parts of an item on their way through shared memory, 16 KB in all: registers for
-// that do not exist beside the accumulators.
-template <int blocks>
-struct ItemBuffer {
-  static constexpr int rows = blocks <= 4 ? 4 : blocks <= 8 ? 2 : 1;
-  static constexpr int row = blocks * 32 * 16;  // bytes: a vector of each block for each lane
-  static constexpr int part = rows * row;
-  static constexpr int warp = 2 * part;
-  static constexpr int cta = 3 * warp;
+// Rows on their way through a warp's part of shared memory, `room` bytes: registers for that do not
+// exist beside the accumulators.
+template <int blocks, int room>
+struct RowBuffer {
+  static constexpr int row = blocks * Squares::vectors * 16;
+  static constexpr int depth = room / row;
+  static_assert(depth >= 2);
 };
 
+// Where an item begins, the lane's column, and the square's counter.
 struct Item {
   int row, column, counter;
 };
@@ -238,86 +258,119 @@ __device__ Item item_at(const Combination<blocks>& p, int index) {
           panel * spans + span};
 }
 
-// Each lane fetches what it will use itself: no barrier is needed.
-template <int blocks>
-__device__ void fetch_part(const Combination<blocks>& p, const Item& item, int first, u32 buffer) {
-  if (item.column < p.columns) {
-#pragma unroll
-    for (int i = 0; i < blocks; ++i) {
-      const uint4* source =
-          p.operand + p.offset[i] + (item.row + first) * p.row_stride + item.column;
-#pragma unroll
-      for (int row = 0; row < ItemBuffer<blocks>::rows; ++row)
-        if (item.row + first + row < p.rows)
-          async_copy(buffer + row * ItemBuffer<blocks>::row + i * 512, source + row * p.row_stride);
+// A row of the items `worker`, `worker` + `workers`, …, of which a lane has a vector of each block.
+template <bool mn_major, int blocks>
+struct RowCursor {
+  const Combination<blocks>& p;
+  int index, step, total;  // of items
+  int within = 0;
+  Item item;
+
+  __device__ RowCursor(const Combination<blocks>& p, int worker, int workers)
+      : p(p), index(worker), step(workers),
+        total(p.squares_down * p.squares_across * Squares::items),
+        item(item_at<mn_major>(p, min(index, total - 1))) {}
+
+  __device__ bool valid() const { return index < total; }
+  __device__ bool inside() const { return valid() && row() < p.rows && item.column < p.columns; }
+  __device__ int row() const { return item.row + within; }
+  __device__ bool last() const { return within == Squares::rows - 1; }
+  __device__ void advance() {
+    if (++within == Squares::rows) {
+      within = 0;
+      index += step;
+      item = item_at<mn_major>(p, min(index, total - 1));
     }
+  }
+};
+
+// The next item, into L2: what is on its way to shared memory alone does not cover memory's latency.
+template <bool mn_major, int blocks>
+__device__ void prefetch_item(const RowCursor<mn_major, blocks>& at) {
+  constexpr int bytes = Squares::vectors * 16;
+  if (at.index + at.step >= at.total) return;
+  const Item next = item_at<mn_major>(at.p, at.index + at.step);
+  const int lane = threadIdx.x % 32, column = next.column - lane;
+#pragma unroll
+  for (int i = lane; i < blocks * Squares::rows; i += 32) {
+    const int row = next.row + i % Squares::rows;
+    if (row < at.p.rows && column + Squares::vectors <= at.p.columns)
+      bulk_prefetch(at.p.operand + at.p.offset[i / Squares::rows] + row * at.p.row_stride + column,
+                    bytes);
+  }
+}
+
+// Each lane fetches what it will use itself: no barrier is needed.
+template <bool mn_major, int blocks>
+__device__ void fetch_row(const RowCursor<mn_major, blocks>& at, u32 buffer) {
+  if (at.inside()) {
+    const uint4* source = at.p.operand + at.row() * at.p.row_stride + at.item.column;
+#pragma unroll
+    for (int i = 0; i < blocks; ++i) async_copy(buffer + i * 512, source + at.p.offset[i]);
   }
   async_copy_commit();
 }
 
-template <class Element, class Sums, bool exact, int blocks>
-__device__ void combine_part(const Combination<blocks>& p, const Item& item, int first, u32 buffer,
-                             u32& bad, Extremes& seen) {
-  const int rows = min(ItemBuffer<blocks>::rows, p.rows - item.row - first);
-  const bool inside = item.column < p.columns;
+template <class Element, class Sums, bool mn_major, bool exact, int blocks>
+__device__ void combine_row(const RowCursor<mn_major, blocks>& at, u32 buffer, u32& bad,
+                            Extremes& seen) {
   constexpr int lanes = Extremes::segment / Values<Element>::count;
-  const int segment = min(p.columns - item.column / lanes * lanes, lanes) * Values<Element>::count;
-#pragma unroll 1
-  for (int row = 0; row < rows; ++row) {
-    const long long position =
-        static_cast<long long>(item.row + first + row) * p.columns + item.column;
-    uint4 in[blocks];
+  const Combination<blocks>& p = at.p;
+  const bool inside = at.inside();
+  const bool measures = p.record != nullptr && at.row() < p.rows;
+  const int segment =
+      max(min(p.columns - at.item.column / lanes * lanes, lanes), 0) * Values<Element>::count;
+  const long long position = static_cast<long long>(at.row()) * p.columns + at.item.column;
+  uint4 in[blocks];
 #pragma unroll
-    for (int i = 0; i < blocks; ++i) {
-      in[i] = shared_load(buffer + row * ItemBuffer<blocks>::row + i * 512);
-      if (!inside) in[i] = {0, 0, 0, 0};
-    }
-    if (p.record != nullptr) seen.take<Element>(in, max(segment, 0));
-    if (!inside) continue;
-    if constexpr (exact) {
-      combine_plane<Element, Sums, 0>(p, in, position, bad);
-    } else {
-      f16x2 pairs[4][blocks];
+  for (int i = 0; i < blocks; ++i) {
+    in[i] = shared_load(buffer + i * 512);
+    if (!inside) in[i] = {0, 0, 0, 0};
+  }
+  if constexpr (exact) {
+    if (measures) seen.take<Element>(in, segment);
+    if (inside) combine_plane<Element, Sums, 0>(p, in, position, bad);
+  } else {
+    f16x2 pairs[4][blocks];
 #pragma unroll
-      for (int i = 0; i < blocks; ++i)
+    for (int i = 0; i < blocks; ++i)
 #pragma unroll
-        for (int pair = 0; pair < 4; ++pair)
-          pairs[pair][i].pair = Element::to_f16((&in[i].x)[pair]);
-      u32 most = 0;
-      combine_plane_f16<Sums, 0>(p, pairs, position, most);
-      bad |= not_finite(most);
-    }
+      for (int pair = 0; pair < 4; ++pair)
+        pairs[pair][i].pair = Element::to_f16((&in[i].x)[pair]);
+    if (measures) seen.take_pairs(pairs, segment);
+    u32 most = 0;
+    if (inside) combine_plane_f16<Sums, 0>(p, pairs, position, most);
+    bad |= not_finite(most);
   }
 }
 
-// Items `worker`, `worker` + `workers`, … by one warp. `exact`: sums in float32, rounded once.
-template <class Element, class Sums, bool mn_major, bool exact = false, int blocks>
+// By one warp. `exact`: sums in float32, rounded once.
+template <class Element, class Sums, bool mn_major, bool exact, int room, int blocks>
 __device__ void combine_items(const Combination<blocks>& p, u32 buffer, int worker, int workers) {
-  constexpr int part_rows = ItemBuffer<blocks>::rows;
-  const int total = p.squares_down * p.squares_across * Squares::items;
+  using Buffer = RowBuffer<blocks, room>;
   const int lane = threadIdx.x % 32;
-  u32 now = buffer + lane * 16, next = now + ItemBuffer<blocks>::part;
+  const u32 base = buffer + lane * 16, end = base + Buffer::depth * Buffer::row;
   u32 bad = 0;
   Extremes seen;
-  Item item = item_at<mn_major>(p, min(worker, total - 1));
-  if (worker < total) fetch_part(p, item, 0, now);
-  for (int index = worker; index < total; index += workers) {
-    const Item after = item_at<mn_major>(p, min(index + workers, total - 1));
+  RowCursor<mn_major, blocks> now(p, worker, workers), ahead(p, worker, workers);
+  auto fetch = [&](u32 to) {
+    fetch_row(ahead, to);
+    ahead.advance();
+  };
 #pragma unroll 1
-    for (int first = 0; first < Squares::rows; first += part_rows) {
-      if (first + part_rows < Squares::rows) fetch_part(p, item, first + part_rows, next);
-      else if (index + workers < total) fetch_part(p, after, 0, next);
-      else async_copy_commit();
-      async_copy_wait<1>();
-      combine_part<Element, Sums, exact>(p, item, first, now, bad, seen);
-      const u32 filled = next;
-      next = now;
-      now = filled;
+  for (u32 to = base; to != end - Buffer::row; to += Buffer::row) fetch(to);
+  u32 to = end - Buffer::row;  // where the row before `from` was
+  for (u32 from = base; now.valid(); now.advance()) {
+    if (Buffer::depth < Squares::rows && now.within == 0) prefetch_item(now);
+    fetch(to);
+    async_copy_wait<Buffer::depth - 1>();
+    combine_row<Element, Sums, mn_major, exact>(now, from, bad, seen);
+    to = from;
+    from = from + Buffer::row == end ? base : from + Buffer::row;
+    if (now.last()) {  // TMA reads the planes: who waits for the count fences that
+      __syncwarp();
+      if (lane == 0) count_up(p.ready + 1 + now.item.counter);
     }
-    proxy_fence();  // TMA reads the planes
-    __syncwarp();
-    if (lane == 0) count_up(p.ready + 1 + item.counter);
-    item = after;
   }
   if (bad) *p.flag = 1;
   if (p.record != nullptr) seen.add_to(p.record);

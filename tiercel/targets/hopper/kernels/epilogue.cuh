@@ -5,7 +5,7 @@
 // what was gathered over the tile's columns, `close` says so for all rows of the tile.
 //
 // One that `loads` operands gets them as values: Rows, for its 64 rows, and Operands, for a subtile of
-// n pieces; both are loaded before the tile is multiplied, see Store. With `further` outputs beside
+// n pieces; `prefetch` brings what a row of a tile needs to L2, see Store. With `further` outputs beside
 // the first, its `apply` also fills pairs of them: more[i][j][0] at row, more[i][j][1] at row + 8.
 #pragma once
 #include "ptx.cuh"
@@ -20,18 +20,16 @@ struct Place {
 struct PlainEpilogue {
   struct Params {};
   static constexpr int shrink = 0, further = 0;
-  static constexpr bool staged = true, loads = false;
+  static constexpr bool staged = true, loads = false, closes = false, unit = false;
   struct Rows {};
   template <int n>
-  struct Operands {
-    static constexpr int registers = 0;
-  };
+  struct Operands {};
+  template <class P>
+  static __device__ void prefetch(const P&, int, int, int, int) {}
   template <int n, class P>
   __device__ void apply(float (&)[n][4], const P&, const Place&, int) {}
   template <class P>
   __device__ void finish(const P&, const Place&, int) {}
-  template <class P>
-  static __device__ void close(const P&, const Place&, int, int) {}
 };
 
 // + beta · C, C of the output's type, rows of an even stride.
@@ -114,8 +112,10 @@ struct Direct : Before {
 // An epilogue traced from Python: E is the generated tiercel::Epilogue (see the contract in
 // tiercel/lower/epilogue/cuda.py). `Main` says which outputs go through shared memory:
 //   shrink, staged, further;  take(outputs, low, high);  take_further(outputs, pairs);
-//   has_rest;  store_rest(params, batch, row, column, outputs)
+//   has_rest;  store_rest(params, batch, row, column, outputs);  whole;  unit
 //
+// `whole`: tiles do not reach beyond the last column, so that nothing has to be asked of columns.
+// `unit`: the product has no factor before the epilogue.
 // There are no branches around the arithmetic: with them, a pair of values took as long as its chain
 // of instructions, 110 cycles for GELU, because nothing overlapped. What lies outside the output is
 // computed, too, and not stored or counted.
@@ -127,10 +127,9 @@ struct Traced {
     typename E::Params operands;
   };
   static constexpr int shrink = Main::shrink, further = Main::further;
-  static constexpr bool staged = Main::staged, loads = true;
-  // Partial results of a row are folded in as many independent chains.
-  static constexpr int chains = E::has_row_partials ? 4 : 1;
-  typename E::RowPartials rows[2][chains];  // of this thread's two rows
+  static constexpr bool staged = Main::staged, loads = true, closes = E::has_row_partials;
+  static constexpr bool unit = Main::unit;
+  typename E::RowPartials rows[2];  // of this thread's two rows
 
   struct Rows {
     typename E::Scalars scalars;
@@ -139,11 +138,17 @@ struct Traced {
 
   template <int n>
   struct Operands {
-    static constexpr int registers = (__is_empty(typename E::Row) ? 0 : n * sizeof(typename E::Row) / 4) +
-                                     (__is_empty(typename E::Tile) ? 0 : n * sizeof(typename E::Tile) / 2);
     typename E::Row along[n];
     typename E::Tile tiles[n][2];
   };
+
+  // Of `columns` columns of a row from `column` on.
+  template <class P>
+  static __device__ void prefetch(const P& params, int batch, int row, int column, int columns) {
+    const int existing = min(columns, params.block_columns - column);
+    if (row < params.block_rows && existing > 0)
+      E::prefetch_tile(params.epilogue.operands, batch, row, column, existing);
+  }
 
   template <class P>
   static __device__ Rows load_rows(const P& params, const Place& at) {
@@ -159,15 +164,15 @@ struct Traced {
   template <int n, class P>
   static __device__ Operands<n> load(const P& params, const Place& at, int first) {
     const typename E::Params& p = params.epilogue.operands;
-    Operands<n> values;
+    const int column = at.block_column + at.column + first;
+    Operands<n> values{};  // without a value, the registers would be kept from one tile to the next
 #pragma unroll
     for (int j = 0; j < n; ++j) {
-      const int in_block = at.column + first + 8 * j, column = at.block_column + in_block;
-      if (in_block >= params.block_columns) continue;
-      values.along[j] = E::load_row(p, at.batch, column);
+      if (!inside(params, at.column + first + 8 * j)) continue;
+      values.along[j] = E::load_row(p, at.batch, column, 8 * j);
 #pragma unroll
       for (int half = 0; half < 2; ++half)
-        values.tiles[j][half] = E::load_tile(p, at.batch, row_inside(params, at, half), column);
+        values.tiles[j][half] = E::load_tile(p, at.batch, row_inside(params, at, half), column, 8 * j);
     }
     return values;
   }
@@ -177,6 +182,7 @@ struct Traced {
                         const Operands<n>& values, const P& params, const Place& at, int first) {
     const typename E::Params& p = params.epilogue.operands;
     const int row = at.block_row + at.row;
+    typename E::RowValues reduced[2][n];
 #pragma unroll
     for (int j = 0; j < n; ++j) {
       const int in_block = at.column + first + 8 * j, column = at.block_column + in_block;
@@ -184,15 +190,14 @@ struct Traced {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const bool row_counts = at.row + 8 * half < params.block_rows;
-        const bool column_counts = in_block < params.block_columns;
+        const bool column_counts = inside(params, in_block);
         float &low = x[j][2 * half], &high = x[j][2 * half + 1];
         const float pair[2] = {low, high};
         typename E::Outputs out;
-        auto of_row = rows[half][j % chains];
         auto of_columns = gathered;
         E::apply(p, row + 8 * half, column, pair, of_rows.scalars, values.along[j],
-                 of_rows.columns[half], values.tiles[j][half], out, of_row, of_columns);
-        if (column_counts) rows[half][j % chains] = of_row;
+                 of_rows.columns[half], values.tiles[j][half], out, reduced[half][j], of_columns);
+        if (!column_counts) reduced[half][j] = E::nothing();
         if (row_counts) gathered = of_columns;
         Main::take(out, low, high);
         u32 pairs[m];
@@ -207,11 +212,14 @@ struct Traced {
 #pragma unroll
         for (int mask = 4; mask < 32; mask *= 2) E::merge(gathered, E::from_lane(gathered, mask));
         const int first_row = row - static_cast<int>(threadIdx.x) % 32 / 4;
-        if (threadIdx.x % 32 < 4 && in_block < params.block_columns &&
+        if (threadIdx.x % 32 < 4 && inside(params, in_block) &&
             at.row - (row - first_row) < params.block_rows)
           E::store_column_partials(p, at.batch, first_row / 16, column, gathered);
       }
     }
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      E::fold(rows[half], reduced[half], of_rows.columns[half], at.block_column + at.column + first);
   }
 
   template <class P>
@@ -220,9 +228,7 @@ struct Traced {
       const int block = at.block_column / params.block_columns * params.tile_columns + tile_column;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        auto& whole = rows[half][0];
-#pragma unroll
-        for (int chain = 1; chain < chains; ++chain) E::merge(whole, rows[half][chain]);
+        auto& whole = rows[half];
         E::merge(whole, E::from_lane(whole, 1));
         E::merge(whole, E::from_lane(whole, 2));
         if (threadIdx.x % 4 == 0 && at.row + 8 * half < params.block_rows &&
@@ -262,6 +268,11 @@ struct Traced {
   }
 
  private:
+  template <class P>
+  static __device__ bool inside(const P& params, int column) {
+    return Main::whole || column < params.block_columns;
+  }
+
   // What is loaded for a row beyond the last is not used: any row will do.
   template <class P>
   static __device__ int row_inside(const P& params, const Place& at, int half) {

@@ -12,12 +12,20 @@ using Fragment = u32[4][4];
 struct MMajorFragment {
   u32 at[4];
 
+  // The row of the tile that a thread takes for row 16w + l/4; the other one is 8 below, too. Which
+  // row is called so is free, if the store knows. Part p holds rows 4p to 4p + 3: a warp reads parts p
+  // and p ^ 5 of four k at once, which are permuted to eight different ones; rows in their order
+  // would meet in four, of 16 banks.
+  static __device__ int row(int thread) {
+    const int warp = thread / 32, lane_row = thread % 32 / 4;
+    return warp / 2 * 32 + (warp % 2 ^ lane_row / 4 * 5) * 4 + lane_row % 4;
+  }
+
   __device__ explicit MMajorFragment(int thread) {
-    const int warp = thread / 32, lane = thread % 32;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int row = warp % 2 * 16 + lane / 4 + i % 2 * 8, k = lane % 4 + i / 2 * 4;
-      at[i] = warp / 2 * 4096 + k * 128 + (row / 4 ^ k) * 16 + row % 4 * 4;
+      const int m = row(thread) + i % 2 * 8, k = thread % 4 + i / 2 * 4;
+      at[i] = m / 32 * 4096 + k * 128 + (m % 32 / 4 ^ k) * 16 + m % 4 * 4;
     }
   }
 

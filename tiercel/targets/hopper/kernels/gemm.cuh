@@ -30,6 +30,7 @@ struct Params {
   int cluster_rows, cluster_columns, batches, group;
   int a_batch_step, b_batch_step;  // 0 where the operand is the same for all batches
   int unloaded;              // bytes of a stage beyond the rows that an operand has
+  int alternates;            // every other tile is multiplied backwards along K
   float alpha, beta;
   [[no_unique_address]] typename Trace<C::traced>::Params trace;
   typename C::Epilogue::Params epilogue;
@@ -80,10 +81,15 @@ __device__ void gemm(const Params<C>& params) {
         producer.a_batch = producer.tile.batch * params.a_batch_step;
         producer.b_batch = producer.tile.batch * params.b_batch_step;
         Program::produce(producer, params);
+        if constexpr (!C::grouped && !C::block_scales) producer.backwards ^= params.alternates != 0;
       }
       producer.finish();
     } else if constexpr (C::block_scales) {
-      if (threadIdx.x / 32 == 1) load_block_scales(pipe, schedule, params, threadIdx.x % 32);
+      const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+      if (warp == 1) load_block_scales<false>(pipe, schedule, params, lane);
+      if constexpr (C::column_scales) {
+        if (warp == 2) load_block_scales<true>(pipe, schedule, params, lane);
+      }
     } else if constexpr (C::grouped) {
       if (threadIdx.x >= 32)
         clear_rest(params.groups, Store<C>::row_bytes(params), threadIdx.x - 32, 96);
@@ -102,6 +108,7 @@ __device__ void gemm(const Params<C>& params) {
     Accumulator<C> acc;
     for (; schedule.valid(); schedule.skip(C::pingpong ? C::consumers : 1)) {
       consumer.tile = schedule.tile();
+      if constexpr (C::Epilogue::loads) Store<C>::prefetch(consumer, params);
       // Waiting for a turn also keeps a consumer from mistaking an earlier filling of a stage for
       // its own: all fillings before its tile have then been seen by the other one.
       consumer.trace.mark(Mark::turn);

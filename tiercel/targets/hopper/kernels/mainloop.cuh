@@ -13,6 +13,13 @@ struct Wgmma;
 template <class C>
 using Accumulator = float[C::blocks][C::tile_n / 2];
 
+// The first of a thread's two rows in 64; the other one is 8 below.
+template <class C>
+__device__ int row_of(int thread) {
+  if constexpr (C::fragments) return MMajorFragment::row(thread);
+  else return thread / 32 * 16 + thread % 32 / 4;
+}
+
 enum class From { zero, sum };  // what a product starts from: nothing, or what is accumulated
 
 template <class C>
@@ -32,17 +39,6 @@ struct Consumer {
   __device__ void multiply(Accumulator<C>& acc) {
 #pragma unroll 1
     for (int k = 0; k < k_tiles; ++k) k_tile<Kind>(acc, k, from == From::sum || k > 0);
-  }
-
-  // The same; `sum`: onto what is accumulated. At least one k-tile: where the loop might be passed by,
-  // sums that other instructions made would reach its end, and ptxas serialises the products.
-  template <class Kind>
-  __device__ void multiply_onto(Accumulator<C>& acc, bool sum) {
-    int k = 0;
-#pragma unroll 1
-    do {
-      k_tile<Kind>(acc, k, sum || k > 0);
-    } while (++k < k_tiles);
   }
 
   // acc = A × B, A through registers: the next k-tile of A is fetched while this one is multiplied.
@@ -75,9 +71,9 @@ struct Consumer {
   }
 
   // acc = A × B, 128 values of K at a time: the tensor cores add float8 products with about 14 bits
-  // ("fast accumulation"), so that longer sums are added up here, in float32, times scales(block of
-  // rows, upper or lower 8 of 16, part of the columns). A second accumulator of 256 columns would not
-  // fit: the columns are multiplied in parts. Meanwhile the other consumer multiplies.
+  // ("fast accumulation"), so that longer sums are added up here, in float32, times scales (see
+  // scales.cuh). A second accumulator of 256 columns would not fit: the columns are multiplied in
+  // parts. Meanwhile the other consumer multiplies.
   template <class Kind, class Scales>
   __device__ void multiply_promoted(Accumulator<C>& acc, Scales scales) {
     static_assert(!C::pingpong && C::tile_k == 128);
@@ -105,16 +101,11 @@ struct Consumer {
           wgmma_wait<0>();
 #pragma unroll
           for (int i = 0; i < values; ++i) asm volatile("" : "+f"(sum[i])::"memory");
-          if (block == C::blocks - 1 && part == parts - 1) {
-            held = stage.index;
-            release();
-          }
-          const float upper = scales(block, 0, part), lower = scales(block, 1, part);
-#pragma unroll
-          for (int i = 0; i < values; ++i) {
-            float& to = acc[block][part * values + i];
-            to = fmaf(i & 2 ? lower : upper, sum[i], to);
-          }
+          held = stage.index;
+          const bool last = block == C::blocks - 1 && part == parts - 1;
+          if (last && !Scales::late) release();
+          scales.add(acc[block] + part * values, sum, block, part);
+          if (last && Scales::late) release();
         }
       stage.advance();
     }
@@ -147,6 +138,13 @@ struct Consumer {
  private:
   template <class Kind>
   __device__ void k_tile(Accumulator<C>& acc, int k, bool sum) {
+    k_tile<Kind>(acc, k, sum, [] {});
+  }
+
+ public:
+  // acc (=|+=) the next k-tile. `meanwhile` runs while the tensor cores multiply.
+  template <class Kind, class Meanwhile>
+  __device__ void k_tile(Accumulator<C>& acc, int k, bool sum, Meanwhile meanwhile) {
     trace.mark(Mark::want, k);
     mbarrier_wait(pipe.full(stage.index), stage.phase);
     trace.mark(Mark::have, k);
@@ -160,12 +158,14 @@ struct Consumer {
                            b + step * b_step, sum || step > 0);
     }
     wgmma_commit();
+    meanwhile();
     wgmma_wait<1>();  // the previous k-tile is done: its stage may be filled again
     release();
     held = stage.index;
     stage.advance();
   }
 
+ private:
   // Shared-memory matrix descriptors, 128-byte swizzle. K-major: groups of 8 rows are 1024 bytes
   // apart, 16 more values of K lie 32 bytes further. MN-major: chunks of 64 along MN are a whole
   // tile_k × 128 bytes apart (leading), groups of 8 along K 1024 bytes (stride).

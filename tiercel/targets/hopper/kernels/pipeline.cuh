@@ -15,12 +15,14 @@ struct Layout {
   static constexpr int stage = a_bytes + b_bytes;
   static constexpr int staging = C::stages * stage;
   static constexpr int subtile = 64 * 128;    // 64 rows × 128 bytes of output
-  static constexpr int subtiles_staged = 2;   // per consumer: one is filled while one is stored
+  static constexpr int subtiles_staged = C::subtiles_staged;  // 2: one is filled while one is stored
   static constexpr int items = staging + C::consumers * subtiles_staged * subtile;
-  static constexpr int barriers = items + (C::combines ? ItemBuffer<C::a_blocks>::cta : 0);
-  static constexpr int groups = barriers + 16 * C::stages + 8 * C::scratch_slots;
+  static constexpr int items_warp = 6 * 1024;
+  static constexpr int barriers = items + (C::combines ? 3 * items_warp : 0);
+  static constexpr int groups = barriers + 16 * C::stages;
   static constexpr int scales = groups + (C::grouped ? Groups::table_bytes : 0);
-  static constexpr int scales_stage = (C::tile_m + 4) * 4;  // rows of A, and parts of B's columns
+  // Rows of A, and columns of B or parts of them.
+  static constexpr int scales_stage = (C::tile_m + (C::column_scales ? C::tile_n : 4)) * 4;
   static constexpr int bytes = scales + C::scale_bytes;
 };
 
@@ -54,19 +56,15 @@ struct Pipeline {
   __device__ u32 scales(int stage) const {
     return base + Layout<C>::scales + stage * Layout<C>::scales_stage;
   }
-  __device__ u32 saved(int slot) const {
-    return base + Layout<C>::barriers + 16 * C::stages + 8 * slot;
-  }
 
-  // full: the producer's one arrival, plus the bytes, and the warp that copies scales. empty: each warp group that reads the stage,
-  // in every CTA of the cluster, since multicast writes into all of them.
+  // full: the producer's one arrival, plus the bytes, and warps that copy scales. empty: each warp
+  // group that reads the stage, in every CTA of the cluster, since multicast writes into all of them.
   __device__ void init() const {
     constexpr int readers = C::pingpong ? 1 : C::consumers;
     for (int i = 0; i < C::stages; ++i) {
-      mbarrier_init(full(i), 1 + (C::block_scales ? 32 : 0));
+      mbarrier_init(full(i), 1 + 32 * (C::block_scales + C::column_scales));
       mbarrier_init(empty(i), readers * C::cluster);
     }
-    for (int i = 0; i < C::scratch_slots; ++i) mbarrier_init(saved(i), 128 * C::consumers);
     mbarrier_init_fence();
   }
 };

@@ -13,14 +13,13 @@ struct Producer {
   u32 loaded;                // bytes of a stage that arrive; fewer where the operand is smaller
   Tile tile;
   int a_batch, b_batch;      // third TMA coordinate; 0 where the operand is broadcast
-  const char* scratch;       // this CTA's saved sums in L2
-  u32 saved_phase = 0;       // a bit for each slot
   Trace<C::traced> trace;
+  bool backwards = false;    // from the last k-tile to the first
 
   // One product: all k-tiles of a plane of A and a plane of B at this tile.
   __device__ void multiply(const TensorMap& a, const TensorMap& b) {
 #pragma unroll 1
-    for (int k = 0; k < k_tiles; ++k) k_tile(a, b, k);
+    for (int k = 0; k < k_tiles; ++k) k_tile(a, b, backwards ? k_tiles - 1 - k : k);
   }
 
   // The next stage, once it is empty; returns the barrier that counts its bytes.
@@ -43,22 +42,6 @@ struct Producer {
         pipe.b(stage.index), b, full, tile.n * C::tile_n, (k_first + k) * C::tile_k, b_batch,
         m_rank, 1, n_rank * C::cluster_m);
     stage.advance();
-  }
-
-  // A sum that the consumers saved in L2 returns through the ring, so that they find it waiting.
-  __device__ void await_saved(int slot) {
-    mbarrier_wait(pipe.saved(slot), saved_phase >> slot & 1);
-    saved_phase ^= 1u << slot;
-    proxy_fence();
-  }
-
-  __device__ void load_scratch(int slot) {
-    const char* source = scratch + slot * C::scratch_bytes;
-    for (int part = 0; part < C::scratch_bytes; part += C::scratch_part) {
-      const u32 full = acquire(C::scratch_part);
-      bulk_load(pipe.a(stage.index), source + part, C::scratch_part, full);
-      stage.advance();
-    }
   }
 
   // Other CTAs of the cluster may still write here and count arrivals: leave last.

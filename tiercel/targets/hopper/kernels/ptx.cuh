@@ -100,6 +100,11 @@ __device__ inline void bulk_load(u32 target, const void* source, u32 bytes, u32 
       ::"r"(target), "l"(source), "r"(bytes), "r"(barrier) : "memory");
 }
 
+// `bytes` from an address, both multiples of 16, into L2.
+__device__ inline void bulk_prefetch(const void* source, u32 bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(source), "r"(bytes) : "memory");
+}
+
 __device__ inline void tma_store(const TensorMap& map, u32 source, int x, int y, int z) {
   asm volatile(
       "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];"
@@ -155,6 +160,28 @@ __device__ inline float global_load(const float* source) {
   float x;
   asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(x) : "l"(source));
   return x;
+}
+
+// What this thread has written itself. `to` keeps its value where it is not wanted.
+__device__ inline void global_load_if(bool wanted, const void* source, u32* to) {
+  asm volatile(
+      "{\n"
+      ".reg .pred wanted;\n"
+      "setp.ne.s32 wanted, %5, 0;\n"
+      "@wanted ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];\n"
+      "}"
+      : "+r"(to[0]), "+r"(to[1]), "+r"(to[2]), "+r"(to[3])
+      : "l"(source), "r"(static_cast<int>(wanted))
+      : "memory");
+}
+
+__device__ inline void global_load_if(bool wanted, const float* source, float& to) {
+  asm volatile(
+      "{\n"
+      ".reg .pred wanted;\n"
+      "setp.ne.s32 wanted, %2, 0;\n"
+      "@wanted ld.global.f32 %0, [%1];\n"
+      "}" : "+f"(to) : "l"(source), "r"(static_cast<int>(wanted)) : "memory");
 }
 
 // ---- Warp groups ----------------------------------------------------------------------------

@@ -8,6 +8,7 @@
 // Heads of several tiles may run before their tails, so that the planes have longer to arrive.
 #pragma once
 #include "gemm.cuh"
+#include "outbox.cuh"
 #include "slots.cuh"
 #include "steps.cuh"
 
@@ -18,8 +19,8 @@ struct SchemeParams {
   Combination<C::a_blocks> left;
   Combination<C::b_blocks> right;
   Groups groups;                // unused: Store asks for it
-  char* scratch;                // grid × scratch_slots × scratch_bytes
-  char* heads;                  // grid × split × head_bytes
+  char* scratch;                // grid × tiles whose heads run ahead (at least 1) × slots × slot_bytes
+  int* flag;                    // set to 1 where the result is not wanted
   const int* gate;              // null, or: run only if *gate == gate_value
   int gate_value;
   int block_rows, block_columns, tile_columns, k_tiles;
@@ -28,6 +29,7 @@ struct SchemeParams {
   int workers, left_workers;    // warps that combine; the first of them A, the others B
   int split;                    // tiles whose heads run ahead
   float alpha, plane_scale, plane_unscale;
+  [[no_unique_address]] typename Trace<C::traced>::Params trace;
 
   __device__ float in_unit(float factor, Unit unit) const {
     return factor * (unit == Unit::one ? 1.0f : unit == Unit::scale ? plane_scale : plane_unscale);
@@ -36,13 +38,13 @@ struct SchemeParams {
 
 // ---- Combining ------------------------------------------------------------------------------
 
-template <class C, class Program>
+template <int room, class C, class Program>
 __device__ void combine_share(const SchemeParams<C>& p, u32 buffer, int worker) {
   if (worker < p.left_workers)
-    combine_items<typename C::Operand, typename Program::Left, C::a_mn_major, C::exact>(
+    combine_items<typename C::Operand, typename Program::Left, C::a_mn_major, C::exact, room>(
         p.left, buffer, worker, p.left_workers);
   else if constexpr (Program::Right::planes > 0)
-    combine_items<typename C::Operand, typename Program::Right, C::b_mn_major, C::exact>(
+    combine_items<typename C::Operand, typename Program::Right, C::b_mn_major, C::exact, room>(
         p.right, buffer, worker - p.left_workers, p.workers - p.left_workers);
 }
 
@@ -62,36 +64,39 @@ struct Panel {
 
 // ---- The walk over tiles ---------------------------------------------------------------------
 
-struct Part {
+struct Portion {
   bool head, tail;
-  int number;  // of a tile whose head runs ahead; −1: of the others
+  int number;  // of a tile whose head runs ahead; 0: of the others
 };
 
 // First the heads of the first `split` tiles, then their tails, then whole tiles.
 template <class C, class Run>
-__device__ void for_each_part(const Scheduler<C>& first, int split, Run run) {
+__device__ void for_each_portion(const Scheduler<C>& first, int split, Run run) {
   for (int turn = 0;; ++turn) {
     const bool ahead = turn < split;
     const int number = ahead ? turn : turn - split;
     Scheduler<C> at = first;
     at.skip(number);
-    if (at.valid()) run(at.tile(), Part{ahead || number >= split, !ahead, number < split ? number : -1});
+    if (at.valid()) run(at.tile(), Portion{ahead || number >= split, !ahead, number < split ? number : 0});
     else if (!ahead) break;
   }
 }
 
+// Each plane has a descriptor of its own, which the copy engine would wait for.
+template <class C>
+__device__ void prefetch(const SchemeParams<C>& p, Product next) {
+  tma_prefetch(p.a[next.a]);
+  tma_prefetch(p.b[next.b]);
+}
+
 template <class C, class Program>
-__device__ void produce(const SchemeParams<C>& p, Producer<C>& load, Part part) {
+__device__ void produce(const SchemeParams<C>& p, Producer<C>& load, Portion portion) {
   constexpr int group = Readiness::width * Squares::k_tiles;
-  const int end = part.tail ? Program::fetches : Program::head_fetches;
+  const int end = portion.tail ? Program::products : Program::head_products;
 #pragma unroll 1
-  for (int i = part.head ? 0 : Program::head_fetches; i < end; ++i) {
-    const Fetch next = Program::fetch_at(i);
-    if (next.what == Fetch::What::saved) {
-      if (next.wait) load.await_saved(next.a);
-      load.load_scratch(next.a);
-      continue;
-    }
+  for (int i = portion.head ? 0 : Program::head_products; i < end; ++i) {
+    const Product next = Program::product_at(i);
+    prefetch(p, Program::product_at(i + 1 < Program::products ? i + 1 : 0));
     bool wait = false;
     if constexpr (C::combines || C::first_turn)
       if (next.wait) {
@@ -122,17 +127,24 @@ struct Machine {
   const SchemeParams<C>& p;
   Consumer<C>& tile;
   Accumulator<C>& acc;
-  Packed<C>& kept;
-  float* inverse;       // of the scales of sums in scratch: indexed, so apart from what must stay in registers
-  int unpublished = -1;                 // slot that was written and is not yet to be read
+  Box<C>& box;
+  Outbox<C> outbox{};
 
-  __device__ void run(Part part) {
-    char* place = p.heads + (static_cast<u64>(blockIdx.x) * p.split + part.number) * head_bytes<C>;
-    if (!part.head) restore(kept, place, threadIdx.x - 128);
-    const int end = part.tail ? Program::steps : Program::head_steps;
+  // A part of a product has 8 k-tiles at least, and 12 where it is not alone: ../fused_product.py.
+  static constexpr int ahead = 3;  // k-tiles, of 1024 cycles, before a saved sum is needed
+  static constexpr int apart = 2;
+  static_assert(Outbox<C>::parts + 1 + ahead <= 8);
+
+  __device__ void run(Portion portion) {
+    const int end = portion.tail ? Program::steps : Program::head_steps;
+    outbox.scale.factor = 0;
 #pragma unroll 1
-    for (int i = part.head ? 0 : Program::head_steps; i < end; ++i) run(Program::step_at(i));
-    if (!part.tail) spill(kept, place, threadIdx.x - 128);
+    for (int i = portion.head ? 0 : Program::head_steps; i < end; ++i) run(Program::step_at(i));
+  }
+
+  __device__ void finish() {
+    outbox.send_all(box, tile);
+    if (outbox.scale.bad) *p.flag = 1;
   }
 
  private:
@@ -141,59 +153,66 @@ struct Machine {
     const bool zero = step.from == From::zero;
     switch (step.op) {
       case Step::Op::multiply:
-        products<typename Program::Plane>(step.index, zero);
+        products<typename Program::Plane>(step, zero);
         break;
       case Step::Op::multiply_in_place:
-        if constexpr (Program::in_place) products<typename C::Operand>(step.index, zero);
+        if constexpr (Program::in_place)
+          products<typename C::Operand>(step, zero);
         break;
       case Step::Op::save:
-        save(kept, acc);
+        outbox.save(box, tile, acc, step.slot);
         break;
+      case Step::Op::save_now:
+        save_now(tile, step.slot, acc, outbox.scale);
+        break;
+      case Step::Op::fetch_and_load:
+        fetch(tile, step.slot, true, box);
+        [[fallthrough]];
       case Step::Op::load:
-        if (zero) load<From::zero>(acc, kept, factor);
-        else load<From::sum>(acc, kept, factor);
-        break;
-      case Step::Op::save_scratch:
-        if constexpr (C::scratch_slots > 0) {
-          publish();
-          inverse[step.index] = save_scratch(tile, step.index, acc);
-          unpublished = step.index;
-        }
-        break;
-      case Step::Op::load_scratch:
-        if constexpr (C::scratch_slots > 0) {
-          if (unpublished == step.index) publish();
-          if (zero) load_scratch<From::zero>(tile, acc, factor * inverse[step.index]);
-          else load_scratch<From::sum>(tile, acc, factor * inverse[step.index]);
-        }
+        if (zero) load<From::zero>(acc, box, factor);
+        else load<From::sum>(acc, box, factor);
         break;
       case Step::Op::rescale:
         rescale<C>(acc, factor);
         break;
       case Step::Op::store:
-        Store<C>::run(tile, acc, p, p.d[step.index], step.index / Program::columns * p.block_rows,
-                      step.index % Program::columns * p.block_columns, factor);
+      case Step::Op::store_now:
+        outbox.store(box, tile, acc, p, step.index, factor);
+        if (step.op == Step::Op::store_now) outbox.send_all(box, tile);
         break;
     }
   }
 
-  // One loop, whatever it starts from, and no control flow before the wait: else ptxas serialises the
-  // tensor core instructions (1.06 instead of 1.15 times the vendor at 8192³).
+  // Meanwhile the outbox is emptied and a saved sum is fetched. There is no control flow around
+  // the first and the last k-tile: where sums that other instructions made could pass a loop by, ptxas
+  // serialises the tensor core instructions (1.06 instead of 1.15 times the vendor at 8192³).
   template <class Kind>
-  __device__ void products(int count, bool zero) {
-    tile.k_tiles = count * p.k_tiles;
-    tile.template multiply_onto<Kind>(acc, !zero);
+  __device__ void products(const Step& step, bool zero) {
+    const int k_tiles = border(step, step.part.number + 1) - border(step, step.part.number);
+    send_while_multiplying<Kind, 0>(zero);
+    int k = Outbox<C>::parts;
+#pragma unroll 1
+    do tile.template k_tile<Kind>(acc, k, true, [] {});
+    while (++k < k_tiles - ahead);
+    fetch(tile, step.slot, step.slot != no_slot, box);
+#pragma unroll 1
+    do tile.template k_tile<Kind>(acc, k, true, [] {});
+    while (++k < k_tiles);
     tile.drain(acc);
-    publish();
   }
 
-  // Let the producer fetch what was saved. The fence waits for the stores: a product later they have
-  // long arrived.
-  __device__ void publish() {
-    if (C::scratch_slots == 0 || unpublished < 0) return;
-    proxy_fence();
-    mbarrier_arrive(tile.pipe.saved(unpublished));
-    unpublished = -1;
+  // Where a part of the products begins, in k-tiles. One consumer is at rest there a little earlier
+  // than the other, which has the tensor cores for itself meanwhile.
+  __device__ int border(const Step& step, int number) const {
+    const int all = step.index * p.k_tiles, at = all * number / step.part.of;
+    return number % step.part.of == 0 ? at : tile.group == 0 ? at - apart : at + apart;
+  }
+
+  template <class Kind, int part>
+  __device__ void send_while_multiplying(bool zero) {
+    tile.template k_tile<Kind>(acc, part, part > 0 || !zero,
+                               [&] { outbox.template send<part>(box, tile); });
+    if constexpr (part + 1 < Outbox<C>::parts) send_while_multiplying<Kind, part + 1>(zero);
   }
 };
 
@@ -206,7 +225,6 @@ __device__ void scheme_gemm(const SchemeParams<C>& params) {
   const u32 rank = C::cluster == 1 ? 0 : cluster_rank();
   const Pipeline<C> pipe{shared_address(shared)};
   Scheduler<C> schedule(params, rank);
-  char* scratch = params.scratch + static_cast<u64>(blockIdx.x) * C::scratch_slots * C::scratch_bytes;
 
   if (threadIdx.x == 0) pipe.init();
   __syncwarp();
@@ -215,6 +233,7 @@ __device__ void scheme_gemm(const SchemeParams<C>& params) {
 
   wait_for_previous_kernel();
   start_next_kernel();
+  if (threadIdx.x == 0) Trace<C::traced>::clocks(params, 0);
   if (params.gate != nullptr && *params.gate != params.gate_value) return;
 
   if constexpr (C::first_turn) {
@@ -222,9 +241,9 @@ __device__ void scheme_gemm(const SchemeParams<C>& params) {
     // is negative at first, and all positions are taken.
     schedule.position -= params.first_turn;
     if (schedule.position < 0) {
-      const int warps = blockDim.x / 32, warp = threadIdx.x / 32;
-      combine_share<C, Program>(params, pipe.base + warp * ItemBuffer<C::a_blocks>::warp,
-                                blockIdx.x * warps + warp);
+      constexpr int warps = (1 + C::consumers) * 4, room = Layout<C>::staging / warps / 1024 * 1024;
+      const int warp = threadIdx.x / 32;
+      combine_share<room, C, Program>(params, pipe.base + warp * room, blockIdx.x * warps + warp);
       schedule.skip(1);
       proxy_fence_shared();  // TMA writes there next
       cluster_sync();
@@ -236,35 +255,38 @@ __device__ void scheme_gemm(const SchemeParams<C>& params) {
     if (threadIdx.x == 0) {
       Producer<C> producer{pipe, {}, params.k_tiles, schedule.m_rank, schedule.n_rank};
       producer.loaded = Layout<C>::stage;
-      producer.scratch = scratch;
+      producer.trace = {params, 0, true};
       producer.a_batch = producer.b_batch = 0;
-      for_each_part(schedule, params.split, [&](Tile tile, Part part) {
+      for_each_portion(schedule, params.split, [&](Tile tile, Portion portion) {
         producer.tile = tile;
-        produce<C, Program>(params, producer, part);
+        produce<C, Program>(params, producer, portion);
       });
       producer.finish();
     } else if constexpr (C::combines) {
       const int warp = static_cast<int>(threadIdx.x) / 32 - 1;
       if (warp >= 0)
-        combine_share<C, Program>(
-            params, pipe.base + Layout<C>::items + warp * ItemBuffer<C::a_blocks>::warp,
+        combine_share<Layout<C>::items_warp, C, Program>(
+            params, pipe.base + Layout<C>::items + warp * Layout<C>::items_warp,
             blockIdx.x + warp * gridDim.x);
     }
     __syncwarp();
   } else {
     registers_grow<C::consumer_registers>();
     Consumer<C> consumer{pipe, {}, params.k_tiles, warp_group - 1, static_cast<int>(threadIdx.x % 128)};
-    consumer.scratch = scratch;
+    consumer.trace = {params, warp_group, consumer.thread == 0};
     Accumulator<C> acc;
-    Packed<C> kept;
-    float inverse[C::scratch_slots + 1];
-    Machine<C, Program> machine{params, consumer, acc, kept, inverse};
-    for_each_part(schedule, params.split, [&](Tile tile, Part part) {
+    Box<C> box;
+    Machine<C, Program> machine{params, consumer, acc, box};
+    const u64 first = static_cast<u64>(blockIdx.x) * max(params.split, 1);
+    for_each_portion(schedule, params.split, [&](Tile tile, Portion portion) {
       consumer.tile = tile;
-      machine.run(part);
+      consumer.scratch = params.scratch + (first + portion.number) * C::slots * C::slot_bytes;
+      machine.run(portion);
     });
+    machine.finish();
     if (consumer.thread == 0) tma_store_wait<0>();
     __syncwarp();
   }
   if constexpr (C::cluster > 1) cluster_sync();
+  if (threadIdx.x == 0) Trace<C::traced>::clocks(params, 1);
 }

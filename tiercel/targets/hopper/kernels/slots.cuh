@@ -1,142 +1,139 @@
-// Partial sums that outlive a product, packed to half precision: in registers, or in L2.
+// Partial sums that outlive a product: packed to half precision, in memory that stays in L2. Each
+// thread reads back what it wrote itself, so that nothing has to be fenced or waited for.
 #pragma once
 #include "mainloop.cuh"
 
-// Half of the registers of the accumulator. Each thread scales its values by a power of two so
-// that the largest lies just under 2^14: nothing overflows, and values down to 2^-28 of it keep 11
-// bits.
+// Half as many registers as the accumulator has, through which packed values leave and return while
+// the tensor cores multiply: a block of the output on its way (outbox.cuh), or a sum that was fetched.
 template <class C>
-struct Packed {
-  u32 pair[C::blocks][C::tile_n / 4];
+struct Box {
+  static_assert(C::blocks == 1);
+  static constexpr int vectors = C::tile_n / 16;  // of 16 bytes
+  u32 pair[C::tile_n / 4];
   float unscale;
 };
 
+// Power of two that a thread's saved sums are multiplied by: it puts the largest value of the first
+// sum of a tile just under 2^8. Later sums may be 2^8 times larger, and values down to 2^-22 keep 11
+// bits. Looking for the largest value each time took as long as all the rest of saving. What is too
+// large after all becomes infinite and shows in `bad`: the result is not wanted then.
 struct Scale {
-  float factor, inverse;
+  float factor = 0, inverse;  // 0: not known yet
+  u32 bad = 0;
+
+  template <class C>
+  __device__ void find(const Accumulator<C>& acc) {
+    if (factor != 0) return;
+    float largest = 0;
+#pragma unroll
+    for (int i = 0; i < C::tile_n / 2; ++i) largest = fmaxf(largest, fabsf(acc[0][i]));
+    const int exponent = min(max(static_cast<int>(__float_as_uint(largest) >> 23), 16), 250);
+    inverse = __uint_as_float((exponent - 7) << 23);
+    factor = largest == 0 ? 0 : __uint_as_float((261 - exponent) << 23);
+  }
 };
-
-template <class C>
-__device__ Scale scale_of(const Accumulator<C>& acc) {
-  float largest = 0;
-#pragma unroll
-  for (int block = 0; block < C::blocks; ++block)
-#pragma unroll
-    for (int i = 0; i < C::tile_n / 2; ++i) largest = fmaxf(largest, fabsf(acc[block][i]));
-  const int exponent = min(max(static_cast<int>(__float_as_uint(largest) >> 23), 16), 250);
-  return {__uint_as_float((267 - exponent) << 23), __uint_as_float((exponent - 13) << 23)};
-}
-
-template <class C>
-__device__ void save(Packed<C>& slot, const Accumulator<C>& acc) {
-  const Scale scale = scale_of<C>(acc);
-  slot.unscale = scale.inverse;
-#pragma unroll
-  for (int block = 0; block < C::blocks; ++block)
-#pragma unroll
-    for (int i = 0; i < C::tile_n / 4; ++i)
-      slot.pair[block][i] = f16::pack(acc[block][2 * i] * scale.factor,
-                                      acc[block][2 * i + 1] * scale.factor);
-}
 
 template <class C>
 __device__ void rescale(Accumulator<C>& acc, float factor) {
 #pragma unroll
-  for (int block = 0; block < C::blocks; ++block)
-#pragma unroll
-    for (int i = 0; i < C::tile_n / 2; ++i) acc[block][i] *= factor;
+  for (int i = 0; i < C::tile_n / 2; ++i) acc[0][i] *= factor;
 }
 
-// acc (=|+=) factor · slot
-template <From from>
-__device__ void add_pair(float& low, float& high, u32 pair, float factor) {
-  low = from == From::zero ? f16::low(pair) * factor : fmaf(f16::low(pair), factor, low);
-  high = from == From::zero ? f16::high(pair) * factor : fmaf(f16::high(pair), factor, high);
+// A slot: [vector][thread of both consumers], then each thread's scale.
+template <class C>
+__device__ char* slot_of(const Consumer<C>& consumer, int number) {
+  return consumer.scratch + number * C::slot_bytes;
 }
-
-template <From from, class C>
-__device__ void load(Accumulator<C>& acc, const Packed<C>& slot, float factor) {
-#pragma unroll
-  for (int block = 0; block < C::blocks; ++block)
-#pragma unroll
-    for (int i = 0; i < C::tile_n / 4; ++i)
-      add_pair<from>(acc[block][2 * i], acc[block][2 * i + 1], slot.pair[block][i],
-                        factor * slot.unscale);
-}
-
-// ---- Memory, each thread its own values, while other tiles are worked on ----------------------
 
 template <class C>
-constexpr int head_bytes = C::tile_m * C::tile_n * 2 + C::consumers * 128 * 4;
+constexpr int vector_pitch = C::consumers * 128 * 16;
 
 template <class C>
-__device__ void spill(const Packed<C>& slot, char* place, int thread) {
+__device__ char* vectors_in(char* slot, const Consumer<C>& consumer) {
+  return slot + (consumer.group * 128 + consumer.thread) * 16;
+}
+
+template <class C>
+__device__ float* scale_in(char* slot, const Consumer<C>& consumer) {
+  return reinterpret_cast<float*>(slot + Box<C>::vectors * vector_pitch<C>) +
+         consumer.group * 128 + consumer.thread;
+}
+
+template <class C>
+__device__ u32 packed(const Accumulator<C>& acc, int pair, float factor) {
+  return f16::pack(acc[0][2 * pair] * factor, acc[0][2 * pair + 1] * factor);
+}
+
+template <class C>
+__device__ void pack(Box<C>& box, const Accumulator<C>& acc, Scale& scale) {
+  scale.find<C>(acc);
+  box.unscale = scale.inverse;
 #pragma unroll
-  for (int v = 0; v < C::blocks * C::tile_n / 16; ++v) {
-    const u32* pair = &slot.pair[v / (C::tile_n / 16)][v % (C::tile_n / 16) * 4];
-    reinterpret_cast<uint4*>(place)[v * C::consumers * 128 + thread] = {pair[0], pair[1], pair[2], pair[3]};
+  for (int i = 0; i < C::tile_n / 4; ++i) box.pair[i] = packed<C>(acc, i, scale.factor);
+}
+
+template <class C>
+__device__ void write_vector(char* slot, const Consumer<C>& consumer, int v, uint4 pairs) {
+  char* place = vectors_in(slot, consumer) + v * vector_pitch<C>;
+  store_vector(reinterpret_cast<uint4*>(place), pairs);
+}
+
+// One of several parts of what was packed.
+template <int part, int parts, class C>
+__device__ void write(const Box<C>& box, char* slot, const Consumer<C>& consumer, Scale& scale) {
+  constexpr int vectors = Box<C>::vectors / parts;
+  u32 most = 0;
+#pragma unroll
+  for (int v = part * vectors; v < (part + 1) * vectors; ++v) {
+    const u32* pair = &box.pair[v * 4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) most = largest(most, pair[i]);
+    write_vector(slot, consumer, v, {pair[0], pair[1], pair[2], pair[3]});
   }
-  reinterpret_cast<float*>(place + C::tile_m * C::tile_n * 2)[thread] = slot.unscale;
+  scale.bad |= not_finite(most);
+  if constexpr (part == parts - 1) *scale_in(slot, consumer) = box.unscale;
 }
 
+// All at once, where the box is full.
 template <class C>
-__device__ void restore(Packed<C>& slot, const char* place, int thread) {
+__device__ void save_now(const Consumer<C>& consumer, int number, const Accumulator<C>& acc,
+                         Scale& scale) {
+  scale.find<C>(acc);
+  char* slot = slot_of(consumer, number);
+  u32 most = 0;
 #pragma unroll
-  for (int v = 0; v < C::blocks * C::tile_n / 16; ++v) {
-    const uint4 from = reinterpret_cast<const uint4*>(place)[v * C::consumers * 128 + thread];
-    u32* pair = &slot.pair[v / (C::tile_n / 16)][v % (C::tile_n / 16) * 4];
-    pair[0] = from.x, pair[1] = from.y, pair[2] = from.z, pair[3] = from.w;
-  }
-  slot.unscale = reinterpret_cast<const float*>(place + C::tile_m * C::tile_n * 2)[thread];
-}
-
-// ---- L2: written by each thread, read back through the ring ---------------------------------
-// A part is one ring stage: [consumer][vector of 16 bytes][thread].
-
-template <class C>
-constexpr int vectors_per_part = C::scratch_part / (C::consumers * 128 * 16);
-
-// The copy engine reads it back: a fence and an arrival at `saved` come before that.
-template <class C>
-__device__ float save_scratch(Consumer<C>& consumer, int slot, const Accumulator<C>& acc) {
-  const Scale scale = scale_of<C>(acc);
-  constexpr int vectors = vectors_per_part<C>;
-  char* target = consumer.scratch + slot * C::scratch_bytes +
-                 consumer.group * vectors * 2048 + consumer.thread * 16;
+  for (int v = 0; v < Box<C>::vectors; ++v) {
+    u32 pair[4];
 #pragma unroll
-  for (int v = 0; v < C::blocks * C::tile_n / 16; ++v) {
-    const float* x = &acc[v / (C::tile_n / 16)][v % (C::tile_n / 16) * 8];
-    uint4 packed;
-    packed.x = f16::pack(x[0] * scale.factor, x[1] * scale.factor);
-    packed.y = f16::pack(x[2] * scale.factor, x[3] * scale.factor);
-    packed.z = f16::pack(x[4] * scale.factor, x[5] * scale.factor);
-    packed.w = f16::pack(x[6] * scale.factor, x[7] * scale.factor);
-    *reinterpret_cast<uint4*>(target + v / vectors * C::scratch_part + v % vectors * 2048) = packed;
-  }
-  return scale.inverse;
-}
-
-template <From from, class C>
-__device__ void load_scratch(Consumer<C>& consumer, Accumulator<C>& acc, float factor) {
-  constexpr int vectors = vectors_per_part<C>;
-#pragma unroll
-  for (int part = 0; part < C::scratch_bytes / C::scratch_part; ++part) {
-    mbarrier_wait(consumer.pipe.full(consumer.stage.index), consumer.stage.phase);
-    const u32 source = consumer.pipe.a(consumer.stage.index) +
-                       consumer.group * vectors * 2048 + consumer.thread * 16;
-#pragma unroll
-    for (int i = 0; i < vectors; ++i) {
-      const int v = part * vectors + i;
-      float* x = &acc[v / (C::tile_n / 16)][v % (C::tile_n / 16) * 8];
-      const uint4 packed = shared_load(source + i * 2048);
-      add_pair<from>(x[0], x[1], packed.x, factor);
-      add_pair<from>(x[2], x[3], packed.y, factor);
-      add_pair<from>(x[4], x[5], packed.z, factor);
-      add_pair<from>(x[6], x[7], packed.w, factor);
+    for (int i = 0; i < 4; ++i) {
+      pair[i] = packed<C>(acc, 4 * v + i, scale.factor);
+      most = largest(most, pair[i]);
     }
-    named_sync(1 + consumer.group, 128);  // one thread answers for all 128
-    consumer.held = consumer.stage.index;
-    consumer.release();
-    consumer.held = -1;
-    consumer.stage.advance();
+    write_vector(slot, consumer, v, {pair[0], pair[1], pair[2], pair[3]});
+  }
+  scale.bad |= not_finite(most);
+  *scale_in(slot, consumer) = scale.inverse;
+}
+
+// Into the box, where a slot is given; without a branch, since the tensor cores work meanwhile.
+template <class C>
+__device__ void fetch(const Consumer<C>& consumer, int number, bool wanted, Box<C>& box) {
+  char* slot = slot_of(consumer, number);
+#pragma unroll
+  for (int v = 0; v < Box<C>::vectors; ++v)
+    global_load_if(wanted, vectors_in(slot, consumer) + v * vector_pitch<C>, &box.pair[v * 4]);
+  global_load_if(wanted, scale_in(slot, consumer), box.unscale);
+}
+
+// acc (=|+=) factor · what was fetched
+template <From from, class C>
+__device__ void load(Accumulator<C>& acc, const Box<C>& box, float factor) {
+  factor *= box.unscale;
+#pragma unroll
+  for (int i = 0; i < C::tile_n / 4; ++i) {
+    float &low = acc[0][2 * i], &high = acc[0][2 * i + 1];
+    const u32 pair = box.pair[i];
+    low = from == From::zero ? f16::low(pair) * factor : fmaf(f16::low(pair), factor, low);
+    high = from == From::zero ? f16::high(pair) * factor : fmaf(f16::high(pair), factor, high);
   }
 }

@@ -28,52 +28,36 @@ struct Store {
   static constexpr int per_block = C::tile_n / span, subtiles = C::blocks * per_block;
   using Operands = typename Epilogue::template Operands<pieces>;
 
-  // How many subtiles' operands are in registers at a time, from before the tile is multiplied: memory
-  // answers in 2000 cycles under load. 56 registers are left for everything else.
-  static constexpr int room = C::consumer_registers - 56 - C::blocks * C::tile_n / 2;
-  static constexpr int fitting = Operands::registers == 0 ? 1 : room / Operands::registers;
-  static constexpr int depth = fitting < 1 ? 1 : fitting < subtiles ? fitting : subtiles;
-  struct Ahead {
-    typename Epilogue::Rows rows[C::blocks];
-    Operands subtile[depth];
-  };
-
+  // What the epilogue will read of this tile, on its way to L2 before the tile is multiplied. Between
+  // the turn and the first product it cost 2,500 cycles.
   template <class P>
-  static __device__ Ahead load(const Consumer<C>& consumer, const P& params, int row, int column) {
-    if constexpr (Epilogue::loads) {
-      Ahead ahead;
-      const auto& seen = limited<C>(params, consumer.tile);
-#pragma unroll
-      for (int block = 0; block < C::blocks; ++block)
-        ahead.rows[block] = Epilogue::load_rows(seen, place_of(consumer, row, column, block));
-#pragma unroll
-      for (int i = 0; i < depth; ++i)
-        ahead.subtile[i] = load_subtile(consumer, seen, row, column, i);
-      return ahead;
-    } else {
-      return {};
-    }
+  static __device__ void prefetch(const Consumer<C>& consumer, const P& params) {
+    const auto& seen = limited<C>(params, consumer.tile);
+    for (int row = consumer.thread; row < C::blocks * 64; row += 128)
+      Epilogue::prefetch(seen, consumer.tile.batch, consumer.tile.row + consumer.first_row() + row,
+                         consumer.tile.n * C::tile_n, C::tile_n);
   }
 
-  // D[block] = epilogue(alpha · scale · acc), for the block of the output grid at (row, column).
+  // D[block] = epilogue(alpha · scale · acc), for the block of the output grid at (row, column). The
+  // epilogue's operands of a subtile are loaded while the one before it is stored. Loaded before the
+  // products, they would be spilled, and waited for.
   template <class P>
   static __device__ void run(Consumer<C>& consumer, Accumulator<C>& acc, const P& params,
                              const TensorMap& map, int row, int column, float scale) {
-    Ahead ahead = load(consumer, params, row, column);
-    run_ahead(consumer, acc, params, map, row, column, scale, ahead);
-  }
-
-  // The same with operands that were loaded before.
-  template <class P>
-  static __device__ void run_ahead(Consumer<C>& consumer, Accumulator<C>& acc, const P& params,
-                                   const TensorMap& map, int row, int column, float scale,
-                                   Ahead& ahead) {
     const int tile_column = consumer.tile.n * C::tile_n;
     const float alpha = params.alpha * scale;
     const u32 staging = consumer.pipe.base + Layout<C>::staging +
                         consumer.group * Layout<C>::subtiles_staged * Layout<C>::subtile;
     const auto& seen = limited<C>(params, consumer.tile);
     int buffer = 0;
+    typename Epilogue::Rows rows[C::blocks];
+    Operands operands;
+    if constexpr (Epilogue::loads) {
+#pragma unroll
+      for (int block = 0; block < C::blocks; ++block)
+        rows[block] = Epilogue::load_rows(seen, place_of(consumer, row, column, block));
+      operands = load_subtile(consumer, seen, row, column, 0);
+    }
 #pragma unroll
     for (int block = 0; block < C::blocks; ++block) {
       const int tile_row = consumer.tile.row + consumer.first_row() + block * 64;
@@ -85,14 +69,14 @@ struct Store {
 #pragma unroll
         for (int j = 0; j < pieces; ++j)
 #pragma unroll
-          for (int i = 0; i < 4; ++i) x[j][i] = alpha * acc[block][(first / 8 + j) * 4 + i];
+          for (int i = 0; i < 4; ++i)
+            x[j][i] = (Epilogue::unit ? 1.0f : alpha) * acc[block][(first / 8 + j) * 4 + i];
         u32 more[Epilogue::further + 1][pieces][2];
         if constexpr (Epilogue::loads) {
           const int subtile = block * per_block + first / span;
-          Operands& operands = ahead.subtile[subtile % depth];
-          epilogue.apply(x, more, ahead.rows[block], operands, seen, place, first);
-          if (subtile + depth < subtiles)
-            operands = load_subtile(consumer, seen, row, column, subtile + depth);
+          epilogue.apply(x, more, rows[block], operands, seen, place, first);
+          if (subtile + 1 < subtiles)
+            operands = load_subtile(consumer, seen, row, column, subtile + 1);
         } else {
           epilogue.apply(x, seen, place, first);
         }
@@ -119,7 +103,7 @@ struct Store {
           }
           __syncwarp();
           consumer.trace.mark(Mark::sent, first);
-          buffer ^= 1;
+          buffer = (buffer + 1) % Layout<C>::subtiles_staged;
         };
         if constexpr (Epilogue::staged)
           send(map, [&](u32 target) { stage(target, x, consumer.thread); });
@@ -129,7 +113,12 @@ struct Store {
       }
       epilogue.finish(seen, place, consumer.tile.n);
     }
-    Epilogue::close(seen, place_of(consumer, row, column, 0), consumer.tile.n, C::blocks);
+    if constexpr (Epilogue::closes) {
+      Epilogue::close(seen, place_of(consumer, row, column, 0), consumer.tile.n, C::blocks);
+      // Together again. ptxas would not know it, keep the position in the ring in a register of each
+      // thread, and the products would wait for their descriptors: 675 cycles for a k-tile, not 512.
+      named_sync(1 + consumer.group, 128);
+    }
   }
 
   template <class P>
@@ -137,11 +126,22 @@ struct Store {
     return (params.block_columns >> Epilogue::shrink) * static_cast<int>(sizeof(Output));
   }
 
+  // Two neighbours of 16 bits each: matrices of 8 × 8 values.
+  static __device__ void stage_pairs(u32 target, const u32 (&pairs)[pieces][2], int thread) {
+    const int lane = thread % 32;
+    // Rows of matrices 0 and 2 are the upper ones, of 1 and 3 the lower ones.
+    const int row = row_of<C>(thread - lane + lane % 8 * 4) + lane % 16 / 8 * 8;
+#pragma unroll
+    for (int j = 0; j < pieces; j += 2)
+      stmatrix_x4(target + place(row, (j + lane / 16) * 16), pairs[j][0], pairs[j][1],
+                  pairs[j + 1][0], pairs[j + 1][1]);
+  }
+
  private:
   static __device__ Place place_of(const Consumer<C>& consumer, int row, int column, int block) {
     const int lane = consumer.thread % 32;
     return {consumer.tile.batch, row, column,
-            consumer.tile.row + consumer.first_row() + block * 64 + consumer.thread / 32 * 16 + lane / 4,
+            consumer.tile.row + consumer.first_row() + block * 64 + row_of<C>(consumer.thread),
             consumer.tile.n * C::tile_n + lane % 4 * 2};
   }
 
@@ -160,9 +160,9 @@ struct Store {
   }
 
   static __device__ void stage(u32 target, const float (&x)[pieces][4], int thread) {
-    const int lane = thread % 32, warp_row = thread / 32 * 16;
+    const int lane = thread % 32, row = row_of<C>(thread);
     if constexpr (Epilogue::shrink == 1) {  // one value of each piece and row
-      const int row = warp_row + lane / 4, in_piece = lane % 4 * sizeof(Output);
+      const int in_piece = lane % 4 * sizeof(Output);
 #pragma unroll
       for (int j = 0; j < pieces; ++j) {
         const u32 at = target + place(row, j * 4 * sizeof(Output) + in_piece);
@@ -178,7 +178,7 @@ struct Store {
           pairs[j][half] = Output::pack(x[j][2 * half], x[j][2 * half + 1]);
       stage_pairs(target, pairs, thread);
     } else {
-      const int row = warp_row + lane / 4, half = lane % 4 / 2, in_chunk = lane % 2 * 8;
+      const int half = lane % 4 / 2, in_chunk = lane % 2 * 8;
 #pragma unroll
       for (int j = 0; j < pieces; ++j) {
         const u32 at = target + place(row, (2 * j + half) * 16 + in_chunk);
@@ -186,16 +186,6 @@ struct Store {
         shared_store(at + 8 * pitch, x[j][2], x[j][3]);
       }
     }
-  }
-
-  // Two neighbours of 16 bits each: matrices of 8 × 8 values.
-  static __device__ void stage_pairs(u32 target, const u32 (&pairs)[pieces][2], int thread) {
-    const int lane = thread % 32;
-    const int row = thread / 32 * 16 + lane % 16;  // matrices 0, 2: upper 8 rows; 1, 3: lower 8
-#pragma unroll
-    for (int j = 0; j < pieces; j += 2)
-      stmatrix_x4(target + place(row, (j + lane / 16) * 16), pairs[j][0], pairs[j][1],
-                  pairs[j + 1][0], pairs[j + 1][1]);
   }
 
   static __device__ void store_one(u32 address, float x) {

@@ -9,10 +9,10 @@ struct StoreTransposed {
   template <class P>
   static __device__ void run(Consumer<C>& consumer, Accumulator<C>& acc, const P& params,
                              const TensorMap& map) {
-    const int warp = consumer.thread / 32, lane = consumer.thread % 32;
+    const int lane = consumer.thread % 32, own = row_of<C>(consumer.thread);
     const u32 staging = consumer.pipe.base + Layout<C>::staging +
                         consumer.group * Layout<C>::subtiles_staged * Layout<C>::subtile;
-    const u32 mine = staging + warp / 2 * Layout<C>::subtile;
+    const u32 mine = staging + own / 32 * Layout<C>::subtile;
 #pragma unroll
     for (int block = 0; block < C::blocks; ++block)
 #pragma unroll
@@ -25,7 +25,7 @@ struct StoreTransposed {
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
             const int row = 8 * j + lane % 4 * 2 + i % 2;
-            const int column = warp % 2 * 16 + lane / 4 + i / 2 * 8;
+            const int column = own % 32 + i / 2 * 8;
             // 4 rows × 8 columns of a warp lie in 32 different banks.
             shared_store(mine + row * 128 + (column / 4 ^ row % 8) * 16 + column % 4 * 4,
                          params.alpha * acc[block][(first / 8 + j) * 4 + i]);

@@ -76,6 +76,8 @@ struct f16x2 {
   }
 };
 
+__device__ inline f16x2 absolute(f16x2 a) { return {a.pair & 0x7fff7fffu}; }
+
 // max(|a|, |b|) of each half; NaN wins.
 __device__ inline u32 largest(u32 a, u32 b) {
   u32 c;

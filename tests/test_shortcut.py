@@ -1,4 +1,4 @@
-"""Products left to NumPy take the short way from the second call on, with the same results."""
+"""Products like earlier ones take the short way from the second call on, with the same results."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,9 @@ import pytest
 import tiercel
 from tests.planner.machines import MACHINE
 from tiercel import shortcut
-from tiercel.options import DEFAULT
 from tiercel.planner.choose import make_plan
 from tiercel.planner.problem import Problem
+from tiercel.shortcut import KNOWN, Known
 
 PLAN = make_plan(Problem(300, 310, 320, scheme="vendor"), MACHINE)
 
@@ -25,12 +25,13 @@ def operands(M: int = 300, N: int = 310, K: int = 320) -> tuple[np.ndarray, np.n
     return rng.random((M, K), dtype=np.float32), rng.random((K, N), dtype=np.float32)
 
 
+def leave_to_numpy(a: np.ndarray, b: np.ndarray) -> None:
+    shortcut.keep(Known(PLAN, a.dtype, b.dtype, None), a, b)
+
+
 def test_a_product_that_the_planner_leaves_to_numpy_is_remembered():
     a, b = operands()
-    assert not shortcut.is_numpys(a, b, DEFAULT)
-    shortcut.leave_to_numpy(a, b, DEFAULT, PLAN)
-    assert shortcut.is_numpys(a, b, DEFAULT)
-    assert not shortcut.is_numpys(a.T, b.T, DEFAULT)
+    leave_to_numpy(a, b)
     before = tiercel.stats().get("vendor")
     np.testing.assert_array_equal(tiercel.matmul(a, b), a @ b)
     assert tiercel.last_plan() is PLAN
@@ -39,19 +40,29 @@ def test_a_product_that_the_planner_leaves_to_numpy_is_remembered():
     assert after.untimed == (before.untimed if before else 0) + 1
 
 
+def test_other_layouts_and_dtypes_are_other_products():
+    a, b = operands()
+    leave_to_numpy(a, b)
+    known = KNOWN[a.shape, b.shape, a.strides, b.strides]
+    assert shortcut.take(known, a.astype(np.int32), b.astype(np.int32), None) is None
+    assert (a.T.shape, b.T.shape, a.T.strides, b.T.strides) not in KNOWN
+
+
 def test_a_bad_out_is_still_explained():
     a, b = operands()
-    shortcut.leave_to_numpy(a, b, DEFAULT, PLAN)
+    leave_to_numpy(a, b)
+    untimed = shortcut.shortcut_calls[0]
     with pytest.raises(tiercel.TiercelTypeError):
         tiercel.matmul(a, b, out=np.zeros((300, 310), np.int64))
     with pytest.raises(tiercel.TiercelValueError):
         tiercel.matmul(a, b, out=np.zeros((300, 311), np.float32))
+    assert shortcut.shortcut_calls[0] == untimed
 
 
 def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(shortcut, "MOST_KEYS", 4)
+    monkeypatch.setattr(shortcut, "MOST_KNOWN", 4)
     for size in range(300, 320):
         a, b = operands(M=size)
-        shortcut.leave_to_numpy(a, b, DEFAULT, PLAN)
-        assert shortcut.is_numpys(a, b, DEFAULT)
-    assert len(shortcut._numpys) <= 4
+        leave_to_numpy(a, b)
+        assert (a.shape, b.shape, a.strides, b.strides) in KNOWN
+    assert len(KNOWN) <= 4

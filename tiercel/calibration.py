@@ -26,7 +26,7 @@ from tiercel.planner.problem import Problem
 log = logging.getLogger("tiercel")
 
 #: Version of what is measured: a change makes stored profiles obsolete.
-VERSION = 19
+VERSION = 20
 
 #: The kernels in machine cycles (AVX2, Zen 3): share of peak in deep tiles, cycles a register tile
 #: costs beside its multiplications and that one more destination adds, bytes a cycle of each stage.
@@ -94,6 +94,7 @@ def profile(key: str, cores: int, dtype: str) -> Machine:
         read=READ_BYTES * cycles_per_ns,
         vendor=peak,
         half=(0.0, 0.0, 0.0),
+        half_columns=(0.0, 0.0),
         vendor_all_cores=peak,
         scaling=1.0,
         memory_scaling=1.0,
@@ -122,12 +123,17 @@ def _numpy_on_one_core(machine: Machine, dtype: str) -> Machine:
     n, long, short = measure.SQUARE, measure.LONG, measure.SHORT
     with _blas_limit(1):
         vendor = measure.vendor_share(dtype) * _predicted_gflops(machine, dtype, 1)
-        square, *skinny = (
-            measure.vendor_gflops(dtype, *shape)
-            for shape in ((n, n, n), (short, long, long), (long, short, long), (long, long, short))
-        )
-    half = tuple(max(0.0, short * (square / rate - 1)) for rate in skinny)
-    return _with(machine, dtype, vendor=vendor, half=half, vendor_all_cores=vendor)
+        square = measure.vendor_gflops(dtype, n, n, n)
+        shapes = (short, long, long), (long, short, long), (long, long, short)
+        rows = [measure.vendor_gflops(dtype, *shape) for shape in shapes]
+        columns = [measure.vendor_gflops(dtype, *shape, columns=True) for shape in shapes[:2]]
+    half, half_columns = (
+        tuple(max(0.0, short * (square / rate - 1)) for rate in rates) for rates in (rows, columns)
+    )
+    vendor *= 1 + sum(half) / n  # what it reaches where all sizes are large
+    return _with(
+        machine, dtype, vendor=vendor, half=half, half_columns=half_columns, vendor_all_cores=vendor
+    )
 
 
 def _on_all_cores(machine: Machine, dtype: str) -> Machine:
@@ -153,7 +159,7 @@ def _on_all_cores(machine: Machine, dtype: str) -> Machine:
     machine = _with(machine, dtype, scaling=scaling, memory_scaling=max(1.0, PACKING * scaling))
     predicted = _predicted_gflops(machine, dtype, cores)
     # A NumPy that stays this slow was disturbed: believing it would lose to the real one.
-    share = max(vendor / own, 1 / ALIKE[1])
+    share = max(vendor / own, 1 / ALIKE[1]) * (1 + sum(machine.rates[dtype].half) / n)
     return _with(machine, dtype, vendor_all_cores=share * predicted)
 
 

@@ -1,7 +1,6 @@
 """What is chosen, and what the budgets of accuracy and memory forbid."""
 
 import re
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 
@@ -55,6 +54,17 @@ def test_a_scheme_object_is_taken_as_it_is():
     plan = make_plan(Problem(N, N, N, scheme=scheme), EAGER)
     assert plan.chosen.recipe is not None
     assert (plan.chosen.recipe.program.name, plan.chosen.recipe.outer) == ("winograd", None)
+
+
+def test_few_rows_are_computed_as_few_columns():
+    """The larger operand is not packed into memory: Cᵀ = Bᵀ Aᵀ."""
+    few = Problem(26, 3833, 2172, layout_b="col", scheme="classical")
+    assert make_plan(few, MACHINE).chosen.recipe.swapped
+    for other in ("static_b", "bias"):
+        kept = make_plan(replace(few, **{other: True}), MACHINE).chosen.recipe
+        assert not kept.swapped
+    assert not make_plan(few.swapped, MACHINE).chosen.recipe.swapped
+    assert not make_plan(replace(few, scheme="strassen-2x2x3"), MACHINE).chosen.recipe.swapped
 
 
 # --- accuracy -------------------------------------------------------------------------------------
@@ -168,15 +178,8 @@ def test_planned_memory_is_what_a_run_takes(
     problem = Problem(450, 470, 490, dtype, **options)
     machine = _on_this_isa(problem)
     plan, asked = make_plan(problem, machine), []
-    real = workspace.borrow
-
-    @contextmanager
-    def borrow(nbytes: int):
-        asked.append(nbytes)
-        with real(nbytes) as address:
-            yield address
-
-    monkeypatch.setattr(workspace, "borrow", borrow)
+    take = workspace.take
+    monkeypatch.setattr(workspace, "take", lambda n: asked.append(n) or take(n))
     recipe = plan.chosen.recipe
     assert recipe is not None
     rng = np.random.default_rng(0)

@@ -71,6 +71,22 @@ def test_a_packed_operand_saves_time(size: tuple[int, int, int], name: str):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_columns_cost_more_than_rows(name: str):
+    rows = Problem(300, 400, 500)
+    for operand in "abc":
+        columns = replace(rows, **{f"layout_{operand}": "col"})
+        assert seconds(columns, name) > seconds(rows, name)
+
+
+def test_columns_are_the_vendors_trouble_too():
+    machine = with_rates(MACHINE, half_columns=(30, 40))
+    rows = Problem(300, 400, 500)
+    a, b = replace(rows, layout_a="col"), replace(rows, layout_b="col")
+    assert vendor_seconds(rows, machine) == vendor_seconds(rows, MACHINE)
+    assert vendor_seconds(a, machine) > vendor_seconds(b, machine) > vendor_seconds(rows, machine)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_threads_share_the_work(name: str):
     one, four = (seconds(Problem(2000, 2000, 2000, threads=t), name) for t in (1, 4))
     assert one / 4 < four < one / 2

@@ -39,7 +39,8 @@ class Target:
 
     ``rows``, ``depth``, ``cols``: of one sub-block (one product's operands). ``k_span``: how much
     of K one pass covers before C is written (and read again by the next pass); ``task_cols``:
-    columns of a sub-block that one task computes.
+    columns of a sub-block that one task computes; ``share_a``: all sums of A are packed before the
+    products, once, for all threads.
     """
 
     rows: int
@@ -47,6 +48,7 @@ class Target:
     cols: int
     task_cols: int
     k_span: int
+    share_a: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ class Blocking:
     this length. ``k_pad``, ``panels``: a packed panel's depth, and panels in a sub-block.
     ``task_panels``: panels that one task computes. ``pack_panels``, ``slice``: panels and rows
     that one packing step stages. ``private``: one thread's region, with the offsets of its buffers;
-    ``packed``: packed B of one jc step; ``packed_pass``: of one pass over K. ``target``: what these
+    ``packed``: packed B of one jc step; ``packed_pass``: of one pass over K. ``packed_a``: packed A
+    that threads share, ``packed_a_step`` of it for each step of ic, or 0. ``target``: what these
     sizes were made for; the same target gives the same nc, kc, k_span and packed B for any M.
     """
 
@@ -81,11 +84,13 @@ class Blocking:
     private: int
     packed: int
     packed_pass: int
+    packed_a: int
+    packed_a_step: int
     target: Target
 
     def workspace(self, threads: int) -> int:
         """Extra bytes of a call that packs B itself."""
-        return self.packed + threads * self.private
+        return self.packed + self.packed_a + threads * self.private
 
 
 def _even(extent: int, parts: int, wanted: int, multiple: int) -> int:
@@ -125,10 +130,11 @@ def blocking(
     b_block = pack_panels * rows * tile.nr * size
     c_block = height * task_panels * tile.nr * size
     summed, spare = int(views > 0 or not program.plain), int(views > 0)
+    own = int(not target.share_a)
     scales = max(1, views) * pack_panels * tile.nr * size
     buffers = (
-        (planes * m * k + spare) * a_block,
-        summed * a_block,
+        (planes * m * k * max(own, summed) + spare) * a_block,
+        summed * own * a_block,
         planes * m * n * c_block,
         summed * planes * k * n * (b_block + scales) + spare * b_block,
         8 * sum(program.terms(x) for x in "abc"),
@@ -136,14 +142,17 @@ def blocking(
     at_stage_a, at_pack_a, at_scratch, at_stage_b, at_tables, private = accumulate(
         (round_up(nbytes, PAGE) for nbytes in buffers), initial=0
     )
-    step = ceil_div(k_span, kc) * len(program.products) * panels * depth * tile.nr * size
+    products = ceil_div(k_span, kc) * len(program.products)
+    step = products * panels * depth * tile.nr * size
+    step_a = 0 if own else round_up(products * a_block + STATS_BYTES, PAGE)
     return Blocking(
         mc, nc, kc, k_span, depth, panels, task_panels, pack_panels, rows,
         a_block, b_block, c_block,
         at_stage_a, at_pack_a, at_scratch, at_stage_b, at_tables, private,
-        step, ceil_div(N, nc) * step, target,
+        step, ceil_div(N, nc) * step, ceil_div(M, mc) * step_a, step_a, target,
     )  # fmt: skip
 
 
 PACK_PANELS = 4  # adjacent panels packed together from a row-major B: 256-byte reads
+STATS_BYTES = 64  # scales of the rows of a step of ic, behind its packed sums
 STAGE_BYTES = 64 << 10  # staged slices of B: in L2, beside the panels being written

@@ -28,7 +28,8 @@ class Recipe:
     ``compute``: "float32" or "float64"; ``storage``: dtype of the real planes of A, B and C
     ("float32" for complex64). ``program`` runs inside the five loops, ``outer`` (None: nothing)
     around them, see ``steps.py``; ``blocking`` is that of one step. ``guard`` is None for the
-    classical product.
+    classical product. ``swapped``: the product that is wanted is Cᵀ = Bᵀ Aᵀ, of which A, B and C
+    (and M and N) are the transposes; there is no bias then.
     """
 
     M: int
@@ -42,6 +43,7 @@ class Recipe:
     threads: int
     guard: Guard | None
     outer: Program | None = None
+    swapped: bool = False
 
     @cached_property
     def multiplications_saved(self) -> int:

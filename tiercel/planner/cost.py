@@ -11,6 +11,10 @@ average and whose result goes to t_C views; without one, R' = t = 1. Within a st
     stage      (column steps · t_A · MK + t_B · KN) · s / stage        KN: none when B is packed
     store      (2 · t_C · passes − first) · MN · s / store             a view touched first: 1 less
 
+Staging and storing take longer where neighbours in memory are not neighbours in a register: see the
+constants below. NumPy's product is 2MNK / peak and a time for each element of A, B and C, which
+``Rates.half`` says in sizes: N / half_N multiplications of an element of A take as long as it.
+
 Threads share tasks; the slowest thread decides: ⌈tasks / threads⌉ tasks instead of tasks / threads.
 """
 
@@ -21,17 +25,26 @@ from tiercel.lower.program import Program
 from tiercel.planner.machine import Machine, Rates
 from tiercel.planner.problem import Problem
 
-#: Seconds in Python and ctypes for one call of a planned product, and for waking the other threads.
-CALL = 12e-6
+#: Seconds for one call of a planned product, which finds the caches full of other things (warm: a
+#: quarter), and for waking the other threads.
+CALL = 60e-6
 WAKE = 15e-6
+
+#: Time of an element that lies by columns over that of a row-major one, staged or stored; and of an
+#: element of B that no sums are made of: it is written to memory and read again, which sums
+#: include. From 356 products of random shapes, 30 Mflop to 2.5 Gflop (AVX2, Zen 3).
+A_COLUMNS, B_COLUMNS, C_COLUMNS, PLAIN_B = 2.0, 1.6, 5.0, 1.8
 
 
 def vendor_seconds(problem: Problem, machine: Machine) -> float:
-    """NumPy's product: saturating in each dimension, near its peak when all are large."""
+    """NumPy's product: near its peak where all sizes are large."""
     rates = machine.rates[problem.compute]
-    share = 1.0
-    for size, half in zip((problem.M, problem.N, problem.K), rates.half, strict=True):
-        share *= size / (size + half)
+    half_m, half_n, half_k = rates.half
+    if problem.layout_b != "row":
+        half_m = max(half_m, rates.half_columns[0])
+    if problem.layout_a != "row":
+        half_n = max(half_n, rates.half_columns[1])
+    effort = 1 + half_m / problem.M + half_n / problem.N + half_k / problem.K
     many = problem.threads > 1 and problem.flops > 2e6
     peak = rates.vendor
     if many:
@@ -41,7 +54,7 @@ def vendor_seconds(problem: Problem, machine: Machine) -> float:
         return problem.flops / 1e9  # NumPy converts or loops: about 1 GFLOP/s
     copies = problem.itemsize * (problem.M * problem.K + problem.K * problem.N)
     extra = copies / 4e9 if "strided" in (problem.layout_a, problem.layout_b) else 0.0
-    return 1e-6 + extra + problem.flops / (peak * 1e9 * share)
+    return 1e-6 + extra + problem.flops * effort / (peak * 1e9)
 
 
 def kernel_seconds(
@@ -72,10 +85,15 @@ def kernel_seconds(
     multiply = products * _tile_seconds(M, N, K, program, blocking, rates, tile, passes) * 1e9
     row_tiles = blocking.mc // m // tile.mr
     stream = row_steps * products / (k * n) * b_bytes / rates.read / (1 + row_tiles / 2)
-    move = stream + a_reads * t_a * a_bytes / rates.stage
-    move += (2 * t_c * passes - first) * c_bytes / rates.store
-    pack = t_b * b_bytes / rates.stage
-    if not (program.plain and outer is None):
+    slow_a = A_COLUMNS if problem.layout_a != "row" else 1.0
+    slow_c = C_COLUMNS if problem.layout_c != "row" else 1.0
+    move = stream + a_reads * t_a * a_bytes * slow_a / rates.stage
+    move += (2 * t_c * passes - first) * c_bytes * slow_c / rates.store
+    slow_b = B_COLUMNS if problem.layout_b != "row" else 1.0
+    pack = t_b * b_bytes * slow_b / rates.stage
+    if program.plain and outer is None:
+        pack *= PLAIN_B
+    else:
         moved = (program.terms("a") + products) / (planes * m * k) + 3 * (t_a - 1)
         move += a_reads * moved * a_bytes / rates.sum_a
         moved = (program.terms("b") + products) / (planes * k * n) + 3 * (t_b - 1)

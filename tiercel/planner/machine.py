@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from importlib.resources import files
+from typing import Any
 
 from tiercel import cache as disk
 from tiercel.lower.blocking import Tile
@@ -23,7 +24,8 @@ class Rates:
     operand sums; ``stage``, ``store``: GB/s of reading the operands and writing C; ``read``: GB/s
     from memory.
     ``vendor``: GFLOP/s of NumPy's BLAS on large squares; ``half``: sizes (M, N, K) at which it
-    reaches half of that along each dimension; ``vendor_all_cores``: with all cores.
+    reaches half of that along each dimension, ``half_columns`` (M, N) where B, or A, lies by
+    columns; ``vendor_all_cores``: with all cores.
     ``scaling``, ``memory_scaling``: speed-up of tiercel's multiplications, and of its packing, with
     all cores.
     """
@@ -39,6 +41,7 @@ class Rates:
     read: float
     vendor: float
     half: tuple[float, float, float]
+    half_columns: tuple[float, float]
     vendor_all_cores: float
     scaling: float
     memory_scaling: float
@@ -90,9 +93,16 @@ class Machine:
         data = json.loads(text)
         data["tiles"] = {k: Tile(**v) for k, v in data["tiles"].items()}
         data["rates"] = {
-            k: Rates(**{**v, "half": tuple(v["half"])}) for k, v in data["rates"].items()
+            k: Rates(**{**v, "half": tuple(v["half"]), "half_columns": _half_columns(v)})
+            for k, v in data["rates"].items()
         }
         return cls(**data)
+
+
+def _half_columns(rates: Mapping[str, Any]) -> tuple[float, float]:
+    """As measured; or those of rows, from before the two were told apart."""
+    half_m, half_n = rates.get("half_columns", rates["half"][:2])
+    return half_m, half_n
 
 
 def cached(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +18,10 @@ DTYPES = {
 
 #: What people write for a dtype.
 SHORT_NAMES = {"fp32": "float32", "fp64": "float64", "fp16": "float16", "bf16": "bfloat16"}
+
+
+#: Layout of the transpose.
+_TURNED = {"row": "col", "col": "row", "strided": "strided"}
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,17 @@ class Problem:
     def flops(self) -> int:
         """Real operations of the classical product: 2MNK, four times that for complex."""
         return 2 * self.M * self.N * self.K * (4 if self.is_complex else 1)
+
+    @property
+    def swapped(self) -> Problem:
+        """The same product as Cᵀ = Bᵀ Aᵀ.
+
+        >>> turned = Problem(2, 3, 4, layout_a="col").swapped
+        >>> turned.M, turned.layout_a, turned.layout_b, turned.layout_c
+        (3, 'col', 'row', 'col')
+        """
+        a, b, c = (_TURNED[x] for x in (self.layout_a, self.layout_b, self.layout_c))
+        return replace(self, M=self.N, N=self.M, layout_a=b, layout_b=a, layout_c=c)
 
     @property
     def compute(self) -> str:

@@ -1,14 +1,22 @@
 """Fixtures that send small products down the planned path, and that stand in for the engine."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from tiercel import api
-from tiercel.frontends.numpy import batch, packed, product
+from tiercel import api, shortcut
+from tiercel.frontends.numpy import batch, packed, product, repeated
 from tiercel.targets import vendor
+
+
+@pytest.fixture(autouse=True)
+def no_shortcuts() -> Iterator[None]:
+    """Plans that one test made are not another's."""
+    shortcut.forget()
+    yield
+    shortcut.forget()
 
 
 @pytest.fixture
@@ -69,6 +77,7 @@ def engine(monkeypatch: pytest.MonkeyPatch, plan_everything: None) -> Engine:
     fake = Engine()
     monkeypatch.setattr(product, "plan_for", fake.plan_for)
     monkeypatch.setattr(product, "execute", fake.execute)
+    monkeypatch.setattr(repeated, "execute", fake.execute)
     monkeypatch.setattr(packed, "plan_for", fake.plan_for)
     monkeypatch.setattr(packed, "pack_operand", fake.pack)
     uncached: Callable = product._plan.__wrapped__

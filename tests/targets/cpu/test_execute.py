@@ -1,6 +1,7 @@
 """``execute`` on small integers, where every correct program gives the exact product."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -24,6 +25,7 @@ from tiercel.lower.recipe import Recipe
 from tiercel.targets.cpu.kernel import execute
 
 SCHEMES = (None, "strassen", "hopcroft-kerr-2x3x4")
+SHARED = replace(SMALL, share_a=True)
 
 
 def check(
@@ -121,6 +123,38 @@ def test_k_in_several_passes(dtype: str, scheme: str | None, k_span: int):
     assert made.blocking.k_span < 77
     for layouts in (("row", "column", "row"), ("column", "row", "strided")):
         check(made, dtype, layouts)
+
+
+@pytest.mark.parametrize("scheme", [None, "strassen", "strassen2"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "complex64"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_threads_share_the_packed_sums_of_a(dtype: str, scheme: str | None, threads: int):
+    made = recipe(50, 300, 70, scheme, dtype, target=SHARED, threads=threads)
+    assert made.blocking.packed_a > 0
+    for layouts in (("row", "column", "row"), ("strided", "row", "column")):
+        check(made, dtype, layouts)
+
+
+def test_sharing_a_changes_no_bit():
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(s, np.float32) for s in ((150, 140), (140, 130)))
+    results = []
+    for target in (SHARED, replace(SHARED, share_a=False)):
+        c = np.empty((150, 130), np.float32)
+        assert execute(recipe(150, 130, 140, "strassen", target=target, threads=2), a, b, c)
+        results.append(c)
+    np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize("scheme", [None, "strassen"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "complex64"])
+def test_a_swapped_recipe_computes_the_transpose(dtype: str, scheme: str | None):
+    rng = np.random.default_rng(0)
+    made = replace(recipe(50, 20, 70, scheme, dtype), swapped=True)
+    a, b = integers(rng, (20, 70), dtype), integers(rng, (70, 50), dtype)
+    c = np.empty((20, 50), DTYPES[dtype])
+    assert execute(made, a, b, c)
+    np.testing.assert_array_equal(c, exact(a, b, dtype))
 
 
 @pytest.mark.parametrize("scheme", [None, "strassen", "strassen2"])

@@ -114,8 +114,9 @@ def test_values_near_overflow_are_refused(dtype: str):
     assert not accepted(a * root, b * root, guard)
 
 
-def test_every_pass_over_k_is_guarded():
-    target = Target(12, 16, 32, 16, k_span=26)
+@pytest.mark.parametrize("share_a", [False, True])
+def test_every_pass_over_k_is_guarded(share_a: bool):
+    target = Target(12, 16, 32, 16, k_span=26, share_a=share_a)
     assert accepted(*normal(), target=target)
     for k in (0, 30, 76):
         a, b = normal()

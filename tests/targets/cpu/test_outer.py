@@ -1,5 +1,6 @@
 """Outer levels around the compiled loops: exact products, one epilogue, a guard on every view."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -15,11 +16,12 @@ INNER = (None, "strassen", "strassen2")
 TYPES = ("float32", "float64", "complex64", "complex128")
 SIZES = ((1, 1, 1), (3, 5, 7), (2, 71, 33), (64, 64, 64), (61, 70, 77), (100, 1, 130))
 PASSES = Target(12, 16, 32, 16, k_span=10)
+SHARED = replace(PASSES, share_a=True)
 
 
 @pytest.mark.parametrize("outer", OUTER)
 @pytest.mark.parametrize("inner", INNER)
-@pytest.mark.parametrize("target", [SMALL, PASSES])
+@pytest.mark.parametrize("target", [SMALL, PASSES, SHARED])
 def test_any_size_is_exact(outer: str | None, inner: str | None, target: Target):
     rng = np.random.default_rng(0)
     for (M, N, K), dtype, threads in product(SIZES, TYPES, (1, 2)):
@@ -48,7 +50,7 @@ def test_every_layout_of_every_matrix(dtype: str, outer: str):
 
 
 @pytest.mark.parametrize("outer", OUTER)
-@pytest.mark.parametrize("target", [SMALL, PASSES])
+@pytest.mark.parametrize("target", [SMALL, PASSES, SHARED])
 @pytest.mark.parametrize("dtype", TYPES)
 def test_bias_is_added_once(dtype: str, target: Target, outer: str | None):
     rng = np.random.default_rng(0)
@@ -62,7 +64,7 @@ def test_bias_is_added_once(dtype: str, target: Target, outer: str | None):
 
 
 @pytest.mark.parametrize("outer", OUTER)
-@pytest.mark.parametrize("target", [SMALL, PASSES])
+@pytest.mark.parametrize("target", [SMALL, PASSES, SHARED])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("with_bias", [False, True])
 def test_activation_is_applied_once_to_the_finished_sum(

@@ -13,7 +13,7 @@ import pytest
 
 from tests.targets.cpu.recipes import integers, python, recipe
 from tiercel.targets.cpu import workspace
-from tiercel.targets.cpu.kernel import execute, pack, prepare
+from tiercel.targets.cpu.kernel import execute, pack
 from tiercel.targets.cpu.workspace import borrow, held, release
 
 MIB = 1 << 20
@@ -129,17 +129,16 @@ def test_a_call_borrows_what_its_blocking_states(
     monkeypatch: pytest.MonkeyPatch, scheme: str | None, threads: int
 ):
     asked = []
-    lend = workspace.borrow
-    monkeypatch.setattr(workspace, "borrow", lambda n: asked.append(n) or lend(n))
+    take = workspace.take
+    monkeypatch.setattr(workspace, "take", lambda n: asked.append(n) or take(n))
     made = recipe(50, 60, 70, scheme, threads=threads)
     a, b, c = (np.ones(s, np.float32) for s in ((50, 70), (70, 60), (50, 60)))
-    sync = prepare(made).sync_bytes
     assert execute(made, a, b, c)
-    assert asked.pop() == made.blocking.workspace(threads) + sync
+    assert asked.pop() == made.blocking.workspace(threads)
     packed = pack(made, b)
-    assert asked.pop() == threads * made.blocking.private + sync
+    assert asked.pop() == threads * made.blocking.private
     assert execute(made, a, packed, c)
-    assert asked.pop() == threads * made.blocking.private + sync
+    assert asked.pop() == threads * made.blocking.private
 
 
 @pytest.mark.parametrize(("threads", "count"), [(1, 10_000), (2, 2000)])

@@ -22,6 +22,21 @@ def test_float16_keeps_numpys_result():
         np.testing.assert_array_equal(result, expected)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8"])
+def test_outer_products_are_numpys(dtype):
+    """One multiplication an element: the same value, not-a-number and rounding."""
+    for a, b in (((300, 1), (1, 310)), ((2, 1, 30, 1), (3, 1, 20)), ((5, 1), (1, 1))):
+        x, y = (RNG.standard_normal(shape).astype(dtype) for shape in (a, b))
+        x.flat[:2], y.flat[-1] = (np.nan, np.inf), 0
+        with np.errstate(invalid="ignore"):
+            result, expected = vendor.matmul(x, y), np.matmul(x, y)
+            out = np.empty(expected.shape, dtype).swapaxes(-1, -2).copy().swapaxes(-1, -2)
+            assert vendor.matmul(x, y, out) is out
+        assert result.dtype == expected.dtype
+        np.testing.assert_array_equal(result, expected)
+        np.testing.assert_array_equal(out, expected)
+
+
 def test_repeated_float16_operands_are_not_written_out():
     x = np.broadcast_to(integers(1, 6, dtype="f2"), (2**30, 6))[:4]
     y = integers(6, 3, dtype="f2")

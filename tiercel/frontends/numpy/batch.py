@@ -16,8 +16,8 @@ from tiercel.frontends.numpy.product import (
     run,
     unplanned,
 )
+from tiercel.frontends.numpy.repeated import remember
 from tiercel.frontends.numpy.shapes import ProductShape, as_shared_matrix, merged_rows
-from tiercel.shortcut import leave_to_numpy
 
 
 def batched_product(
@@ -40,9 +40,7 @@ def _one_product(a: NDArray, b: NDArray, out: NDArray | None, request: Request) 
         return by_vendor(a, b, out, request)
     c = np.empty((M, N), a.dtype) if out is None else out
     plan = plan_of(a, b, c, request)
-    plain = request.bias is None and request.packed is None and a.dtype.itemsize > 2
-    if plain and is_vendor(plan):
-        leave_to_numpy(a, b, request.options, plan)
+    remember(plan, a, b, c, request)
     run(plan, a, b, c, request)
     return c
 
@@ -91,4 +89,4 @@ def _is_for_numpy(M: int, N: int, K: int, dtype: np.dtype, batched: bool) -> boo
         return True
     # Matrix times vector reads each element once: the BLAS is at the memory's speed already.
     # NumPy's float16 is not, it multiplies one element at a time.
-    return (M == 1 or N == 1) and dtype.itemsize > 2
+    return 1 in (M, N, K) and dtype.itemsize > 2

@@ -112,19 +112,30 @@ def run(plan: Plan, a: NDArray, b: NDArray, out: NDArray, request: Request) -> N
 
 def _run(plan: Plan, a: NDArray, b: NDArray, out: NDArray, request: Request) -> Plan:
     """Run a plan, or what its guard leaves of it; returns the plan that ran."""
-    if not is_vendor(plan):
-        scheme, packed = request.options.scheme, request.packed
-        if execute(plan, a, b if packed is None else packed.panels, out, request.bias):
-            return plan
-        if scheme is not None:
-            raise TiercelRuntimeError(
-                f"scheme={scheme!r} is not safe for these operands: they hold Inf or NaN, or rows "
-                "or columns of very different scale; leave scheme=None to let such calls run the "
-                "classical algorithm"
-            )
-        plan = plan.classical()
-        if not is_vendor(plan) and execute(plan, a, b, out, request.bias):
-            return plan
+    if is_vendor(plan):
+        return _run_vendor(plan, a, b, out, request)
+    packed = request.packed
+    if execute(plan, a, b if packed is None else packed.panels, out, request.bias):
+        return plan
+    return run_instead(plan, a, b, out, request)
+
+
+def run_instead(plan: Plan, a: NDArray, b: NDArray, out: NDArray, request: Request) -> Plan:
+    """Run what is safe for data that the plan's guard refused; returns the plan that ran."""
+    scheme = request.options.scheme
+    if scheme is not None:
+        raise TiercelRuntimeError(
+            f"scheme={scheme!r} is not safe for these operands: they hold Inf or NaN, or rows "
+            "or columns of very different scale; leave scheme=None to let such calls run the "
+            "classical algorithm"
+        )
+    plan = plan.classical()
+    if not is_vendor(plan) and execute(plan, a, b, out, request.bias):
+        return plan
+    return _run_vendor(plan, a, b, out, request)
+
+
+def _run_vendor(plan: Plan, a: NDArray, b: NDArray, out: NDArray, request: Request) -> Plan:
     start = perf_counter()
     by_vendor(a, b, out, request)
     counters.record(plan, perf_counter() - start)

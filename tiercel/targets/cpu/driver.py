@@ -1,5 +1,6 @@
 """The loops around the micro-kernel, run by every thread of a product.
 
+    pack all sums of A                                     where threads share them, else below
     for jc: columns of C, nc at a time
         pack the summed blocks of B, all of K              tasks shared by the threads, barrier
         for (ic, js): row block × part of the columns      tasks shared by the threads
@@ -79,7 +80,9 @@ def emit(module: ir.Module, parts: Parts) -> None:
     pack = _emit_pack_b(module, parts)
     safe = _emit_guard(module, parts)
     store = _emit_store(module, parts)
-    task = _emit_task(module, parts, safe, store)
+    stage_a = _emit_stage_a(module, parts)
+    pack_a = _emit_pack_a(module, parts, stage_a)
+    task = _emit_task(module, parts, safe, stage_a, store)
     wait = barrier(module)
 
     f = Function(module, "gemm", {"params": PTR, "thread": I64}, I64, export=True)
@@ -89,8 +92,14 @@ def emit(module: ir.Module, parts: Parts) -> None:
     sync, tickets = p.address("sync"), p.address("tickets")
     stats = p.address("stats_b") + thread * LINE
     f.call(tables, params, private)
-    depth = f.ceil_div(p.K, p.kc)
-    with f.loop(0, f.ceil_div(p.N, p.nc)) as jc:
+    depth, col_steps = f.ceil_div(p.K, p.kc), f.ceil_div(p.N, p.nc)
+    share_a = p.packed_a.ne(0)
+    with f.when(share_a):
+        _shared(
+            f, tickets + col_steps * (2 * LINE), f.ceil_div(p.M, p.mc),
+            lambda t: f.call(pack_a, params, private, t),
+        )  # fmt: skip
+    with f.loop(0, col_steps) as jc:
         cols = (p.N - jc.i * p.nc).min(p.nc)
         panels = sub_block(f, cols, p.n, parts.nr) // parts.nr
         groups = f.ceil_div(panels, p.pack_panels)
@@ -101,6 +110,7 @@ def emit(module: ir.Module, parts: Parts) -> None:
                 f, tickets + jc.i * (2 * LINE), depth * groups,
                 lambda t: f.call(pack, params, private, thread, jc.i, t // groups, t % groups),
             )  # fmt: skip
+        with f.when(p.b_ready.eq(0) | share_a & jc.i.eq(0)):
             f.call(wait, sync, p.threads)
         parts_n = f.ceil_div(panels, p.task_panels)
         _shared(
@@ -332,62 +342,107 @@ def _emit_guard(module: ir.Module, parts: Parts) -> Function:
     return f
 
 
-def _emit_task(module: ir.Module, parts: Parts, safe: Function, store: Function) -> Function:
+def _emit_stage_a(module: ir.Module, parts: Parts) -> Function:
+    """Stage the blocks of A of one row block and kc of K; a plain block where ``plain_to`` says."""
+    args = {"params": PTR, "private": PTR, "ic": I64, "pc": I64, "stats": PTR, "plain_to": PTR}
+    f = Function(module, "stage_a", args)
+    params, private, ic, pc, stats, plain_to = f.args()
+    p = Fields(f, params)
+    rows = (p.M - ic * p.mc).min(p.mc)
+    height = sub_block(f, rows, p.m, parts.mr)
+    depth = (p.K - pc * p.kc).min(p.kc)
+    deep = sub_block(f, depth, p.k, parts.chunk)
+    stage = private + p.at_stage_a
+    spare = stage + p.planes * p.m * p.k * p.a_block_bytes
+    pair = Pair(f, parts)
+    with f.loop(0, p.planes * p.m * p.k) as block:
+        plane, rest = block.i // (p.m * p.k), block.i % (p.m * p.k)
+        row0, col0 = rest // p.k * height, rest % p.k * deep
+        to = f.select(p.plain.eq(0), stage + block.i * p.a_block_bytes, plain_to)
+        row, col = ic * p.mc + row0, pc * p.kc + col0
+        with f.loop(0, p.a_terms) as t:
+            term = Record(f, p.address("a"), t.i, TERM)
+            into = f.select(t.i.eq(0), to, spare)
+            tall = (term.rows - row).min((rows - row0).min(height)).max(0)
+            long = (term.cols - col).min((depth - col0).min(deep)).max(0)
+            f.call(
+                parts.load_tiles, into,
+                term.pointer("at") + plane * p.a_plane + row * p.a_rs + col * p.a_cs,
+                p.a_rs, p.a_cs, tall, long, height, deep,
+            )  # fmt: skip
+            with f.when(p.guard.ne(0) & (long > 0)):
+                f.call(parts.rows, into, deep, tall, stats)
+            with f.when(t.i > 0):
+                pair.fill(to, spare, term.number("coef"))
+                nbytes = height * deep * parts.size
+                f.call(parts.combine, to, nbytes, 2, pair.pointers, pair.coefs, 0)
+    f.ret()
+    return f
+
+
+def _sum_a(f: Function, p: Fields, parts: Parts, private: Val, r: Val, to: Val, count: Val) -> None:
+    """Pack product r's sum of the staged blocks of A, ``count`` elements."""
+    at, terms = _sum_range(f, p, "a", r)
+    f.call(
+        parts.combine, to, count * parts.size, terms,
+        _table(f, p, private, "a") + at * 8, p.address("a_coef") + at * parts.size, 0,
+    )  # fmt: skip
+
+
+def _emit_pack_a(module: ir.Module, parts: Parts, stage_a: Function) -> Function:
+    """One task of packing A for all threads: every sum of one row block, all of K."""
+    f = Function(module, "pack_a", {"params": PTR, "private": PTR, "ic": I64})
+    params, private, ic = f.args()
+    p = Fields(f, params)
+    height = sub_block(f, (p.M - ic * p.mc).min(p.mc), p.m, parts.mr)
+    packed = p.address("packed_a") + ic * p.packed_a_step
+    stats = packed + (p.packed_a_step - LINE)
+    _reset_stats(f, stats, parts)
+    with f.loop(0, f.ceil_div(p.K, p.kc)) as pc:
+        deep = sub_block(f, (p.K - pc.i * p.kc).min(p.kc), p.k, parts.chunk)
+        to = packed + pc.i * p.products * p.a_block_bytes
+        f.call(stage_a, params, private, ic, pc.i, stats, to)
+        with f.when(p.plain.eq(0)), f.loop(0, p.products) as r:
+            _sum_a(f, p, parts, private, r.i, to + r.i * p.a_block_bytes, height * deep)
+    f.ret()
+    return f
+
+
+def _emit_task(
+    module: ir.Module, parts: Parts, safe: Function, stage_a: Function, store: Function
+) -> Function:
     """One row block × part of the columns: all of K, all products, then write-back."""
     args = {"params": PTR, "private": PTR} | dict.fromkeys(["jc", "ic", "js"], I64)
     f = Function(module, "task", args)
     params, private, jc, ic, js = f.args()
     p = Fields(f, params)
     mr, nr, size = parts.mr, parts.nr, parts.size
-    rows = (p.M - ic * p.mc).min(p.mc)
-    height = sub_block(f, rows, p.m, mr)
+    height = sub_block(f, (p.M - ic * p.mc).min(p.mc), p.m, mr)
     width = sub_block(f, (p.N - jc * p.nc).min(p.nc), p.n, nr)
     panel0 = js * p.task_panels
     panels = (width // nr - panel0).min(p.task_panels)
+    own_stats = f.stack(parts.element, 8)
+    _reset_stats(f, own_stats, parts)
+    shared_a = p.address("packed_a") + ic * p.packed_a_step
+    alone = p.packed_a.eq(0)
+    stats = f.select(alone, own_stats, shared_a + (p.packed_a_step - LINE))
     stage, pack = private + p.at_stage_a, private + p.at_pack_a
-    spare = stage + p.planes * p.m * p.k * p.a_block_bytes
-    pair = Pair(f, parts)
-    stats = f.stack(parts.element, 8)
-    _reset_stats(f, stats, parts)
     gave_up = p.address("sync") + LINE
     with f.loop(0, f.ceil_div(p.K, p.kc)) as pc, f.when(f.load_atomic(gave_up).eq(0)):
-        depth = (p.K - pc.i * p.kc).min(p.kc)
-        deep = sub_block(f, depth, p.k, parts.chunk)
-        with f.loop(0, p.planes * p.m * p.k) as block:
-            plane, rest = block.i // (p.m * p.k), block.i % (p.m * p.k)
-            row0, col0 = rest // p.k * height, rest % p.k * deep
-            to = stage + block.i * p.a_block_bytes
-            row, col = ic * p.mc + row0, pc.i * p.kc + col0
-            with f.loop(0, p.a_terms) as t:
-                term = Record(f, p.address("a"), t.i, TERM)
-                into = f.select(t.i.eq(0), to, spare)
-                tall = (term.rows - row).min((rows - row0).min(height)).max(0)
-                long = (term.cols - col).min((depth - col0).min(deep)).max(0)
-                f.call(
-                    parts.load_tiles, into,
-                    term.pointer("at") + plane * p.a_plane + row * p.a_rs + col * p.a_cs,
-                    p.a_rs, p.a_cs, tall, long, height, deep,
-                )  # fmt: skip
-                with f.when(p.guard.ne(0) & (long > 0)):
-                    f.call(parts.rows, into, deep, tall, stats)
-                with f.when(t.i > 0):
-                    pair.fill(to, spare, term.number("coef"))
-                    f.call(parts.combine, to, height * deep * size, 2, pair.pointers, pair.coefs, 0)
+        deep = sub_block(f, (p.K - pc.i * p.kc).min(p.kc), p.k, parts.chunk)
+        with f.when(alone):
+            f.call(stage_a, params, private, ic, pc.i, stats, stage)
         with f.when(p.guard.ne(0)), f.when(f.call(safe, params, stats).eq(0)):
             f.exchange(gave_up, 1)
-        first_flags = f.select(pc.i.eq(0), p.c_first, p.c_never)
-        first_flags = f.pointer(first_flags)
+        first_flags = f.pointer(f.select(pc.i.eq(0), p.c_first, p.c_never))
         with f.loop(0, p.products) as r:
-            a_at, a_terms = _sum_range(f, p, "a", r.i)
+            with f.when(alone & p.plain.eq(0)):
+                _sum_a(f, p, parts, private, r.i, pack, height * deep)
+            own_a = f.select(p.plain.eq(0), pack, stage)
+            ready_a = shared_a + (pc.i * p.products + r.i) * p.a_block_bytes
             c_at, c_terms = _sum_range(f, p, "c", r.i)
-            sources = _table(f, p, private, "a") + a_at * 8
-            with f.when(p.plain.eq(0)):
-                f.call(
-                    parts.combine, pack, height * deep * size, a_terms, sources,
-                    p.address("a_coef") + a_at * size, 0,
-                )  # fmt: skip
             f.call(
-                parts.macro, f.select(p.plain.eq(0), pack, stage),
+                parts.macro, f.select(alone, own_a, ready_a),
                 _packed(f, p, parts, jc, pc.i, r.i, panel0), p.k_pad * (nr * size), deep,
                 height // mr, panels,
                 c_terms, _table(f, p, private, "c") + c_at * 8,

@@ -1,11 +1,15 @@
-"""Runs a recipe: fills the parameter block, lends it memory and threads, calls the driver."""
+"""Runs a recipe: fills the parameter block, lends it memory and threads, calls the driver.
+
+A product of a millisecond leaves the caches full of its operands, and every object that Python
+touches at the next call is fetched anew. So what the calls of a recipe have in common is prepared
+once, and found again by identity; what differs is written into a frame that is used again.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import struct
-from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 
 import numpy as np
@@ -13,14 +17,15 @@ import numpy as np
 from tiercel.lower.blocking import ceil_div
 from tiercel.lower.program import Program
 from tiercel.lower.recipe import Recipe
-from tiercel.lower.steps import Step, View, steps, sub_problem
+from tiercel.lower.steps import Step, steps, sub_problem
 from tiercel.targets.cpu import params, workspace
 from tiercel.targets.cpu.compile import Library, library
+from tiercel.targets.cpu.frame import Frame
 from tiercel.targets.cpu.packed import Packed
-from tiercel.targets.cpu.pool import MAX_WORKERS, Caller, pool
+from tiercel.targets.cpu.pool import Team, pool
 
-INDEX = {name: i for i, name in enumerate(params.FIELDS)}
-Block = ctypes.c_int64 * len(params.FIELDS)
+INDEX = {name: i for i, name in enumerate(params.CONSTANT_FIELDS)}
+Block = ctypes.c_int64 * len(INDEX)
 
 
 def execute(
@@ -33,103 +38,121 @@ def execute(
     """Compute C in place; False when the guard refused the data (C is then undefined).
 
     ``a`` (M, K), ``b`` (K, N) and ``c`` (M, N) of the recipe's dtype with any strides; ``c`` must
-    not overlap the operands. ``bias`` (N,) is added to every row.
+    not overlap the operands. ``bias`` (N,) is added to every row. For a swapped recipe they are the
+    operands of the product that is wanted, (N, K), (K, M) and (N, M).
     """
+    if recipe.swapped and isinstance(b, np.ndarray):
+        a, b, c = b.T, a.T, c.T
     prepared = prepare(recipe)
-    block = Block.from_buffer_copy(prepared.template)
     rows_of_bias = None if bias is None else _padded_bias(recipe, bias)
-    _strides(block, "a", a)
-    _strides(block, "c", c)
-    if isinstance(b, np.ndarray):
-        _strides(block, "b", b)
-    with ExitStack() as stack:
-        threads = team(recipe.threads, stack)
-        own = 0 if isinstance(b, Packed) else recipe.blocking.packed
-        lend(stack, block, prepared, own, threads)
-        for index, step in enumerate(steps(recipe)):
-            targets = _targets(c, step, rows_of_bias)
-            a_terms = _terms(a, step.a)
-            _set(block, K=step.K, a=ctypes.addressof(a_terms), a_terms=len(step.a))
-            _set(block, c=ctypes.addressof(targets), c_targets=len(step.c))
-            if isinstance(b, Packed):
-                _set(block, **b.fields(index))
-            else:
-                b_terms = _terms(b, step.b)
-                _set(block, b=ctypes.addressof(b_terms), b_terms=len(step.b))
-            if launch(block, prepared, threads):
-                return False
-    return True
+    if recipe.threads == 1:
+        return _run(prepared, 1, a, b, c, rows_of_bias)
+    with Team(recipe.threads) as threads:
+        return _run(prepared, threads, a, b, c, rows_of_bias)
 
 
 def pack(recipe: Recipe, b: np.ndarray) -> Packed:
     """Pack and sum all of ``b`` (K, N), once, for every later product of this K, N and program."""
     prepared = prepare(recipe)
-    block = Block.from_buffer_copy(prepared.template)
     packed = Packed.empty(recipe)
-    _set(block, M=0)  # no rows of A: the driver packs B and has nothing else to do
-    _strides(block, "b", b)
-    with ExitStack() as stack:
-        threads = team(recipe.threads, stack)
-        lend(stack, block, prepared, 0, threads)
-        for index, step in enumerate(steps(recipe)):
-            b_terms = _terms(b, step.b)
-            _set(block, K=step.K, b=ctypes.addressof(b_terms), b_terms=len(step.b))
-            _set(block, packed_b=packed.address(index), packed_step=recipe.blocking.packed)
-            launch(block, prepared, threads)
-            packed.merge_scales(block[INDEX["stats_b"]], threads)
+    frame = prepared.frame(rows=0)  # the driver packs B and has nothing else to do
+    private = recipe.blocking.private
+    with Team(recipe.threads) as threads, workspace.borrow(threads * private) as memory:
+        for index, step in enumerate(prepared.steps):
+            frame.fill(step, None, b, None, None)
+            frame.lend(threads, memory, 0, packed.address(index), recipe.blocking.packed)
+            _launch(prepared, frame, threads)
+            packed.merge_scales(frame.stats, threads)
     return packed
 
 
-def team(threads: int, stack: ExitStack) -> int:
-    """Reserve the pool; 1 when another Python thread is computing (no threads × threads)."""
-    if threads == 1:
-        return 1
-    caller = Caller()
-    stack.callback(pool().release, caller)  # first: an interrupt may follow at once
-    return min(threads, MAX_WORKERS + 1) if pool().acquire(caller) else 1
+def _run(
+    prepared: Prepared,
+    threads: int,
+    a: np.ndarray,
+    b: np.ndarray | Packed,
+    c: np.ndarray,
+    bias: np.ndarray | None,
+) -> bool:
+    blocking = prepared.recipe.blocking
+    before = threads * blocking.private
+    behind = blocking.packed if isinstance(b, np.ndarray) else 0
+    buffer = workspace.take(before + blocking.packed_a + behind)
+    private = buffer.address
+    packed_a = private + before if blocking.packed_a else 0
+    packed_b = private + before + blocking.packed_a
+    try:
+        frame = prepared.idle.pop()
+    except IndexError:  # the first call, or more at once than ever before
+        frame = prepared.frame()
+    try:
+        for index, step in enumerate(prepared.steps):
+            if isinstance(b, np.ndarray):
+                frame.fill(step, a, b, c, bias)
+                frame.lend(threads, private, packed_a, packed_b)
+            else:
+                frame.fill(step, a, None, c, bias)
+                frame.lend_packed(threads, private, packed_a, b, index)
+            if _launch(prepared, frame, threads):
+                return False
+        return True
+    finally:
+        prepared.idle.append(frame)
+        workspace.give(buffer)
 
 
-def lend(
-    stack: ExitStack, block: ctypes.Array, prepared: Prepared, packed: int, threads: int
-) -> None:
-    """Borrow the call's memory: packed B, a private region per thread, the words they share."""
-    private = prepared.private * threads
-    memory = stack.enter_context(workspace.borrow(packed + private + prepared.sync_bytes))
-    sync = memory + packed + private
-    stats = sync + 2 * params.LINE
-    _set(block, packed_b=memory, private=memory + packed, threads=threads, sync=sync)
-    _set(block, stats_b=stats, stats_count=threads, tickets=stats + threads * params.LINE)
-
-
-def launch(block: ctypes.Array, prepared: Prepared, threads: int) -> int:
+def _launch(prepared: Prepared, frame: Frame, threads: int) -> int:
     """One pass of the driver; non-zero when the guard gave up."""
-    ctypes.memset(block[INDEX["sync"]], 0, prepared.sync_bytes)
     gemm = prepared.library
-    return pool().run(gemm.gemm, gemm.address, ctypes.addressof(block), threads)
+    if threads == 1:
+        return gemm.gemm(frame.address, 0)
+    return pool().run(gemm.gemm, gemm.address, frame.address, threads)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Prepared:
-    """What does not change between calls of one recipe."""
+    """What does not change between calls of one recipe; ``idle``: frames that no call uses now."""
 
+    recipe: Recipe
     library: Library
-    template: bytes
-    sync_bytes: int
-    private: int
+    constants: bytes
+    steps: tuple[Step, ...]
+    tickets: int
     tables: Tables
+    idle: list[Frame] = field(default_factory=list)
+
+    def frame(self, rows: int | None = None) -> Frame:
+        """A new frame; ``rows`` replaces the M of the recipe."""
+        block = Block.from_buffer_copy(self.constants)
+        if rows is not None:
+            _set(block, M=rows)
+        a, b, c = (max(len(getattr(step, x)) for step in self.steps) for x in "abc")
+        return Frame(bytes(block), (a, b, c), self.recipe.threads, self.tickets)
 
 
-@lru_cache(maxsize=4096)
+_prepared: dict[int, Prepared] = {}
+MOST_PREPARED = 4096
+
+
 def prepare(recipe: Recipe) -> Prepared:
     """Compiled code and the constant part of the parameter block."""
+    # By identity: the hash of a recipe's 40 numbers takes 2 us, 15 with cold caches. What is found
+    # holds the recipe, so that no other can have its address.
+    found = _prepared.get(id(recipe))
+    if found is None:
+        if len(_prepared) >= MOST_PREPARED:
+            _prepared.clear()
+        found = _prepared[id(recipe)] = _prepare(recipe)
+    return found
+
+
+def _prepare(recipe: Recipe) -> Prepared:
     blocking, program = recipe.blocking, recipe.program
     tables = program_tables(program, recipe.compute)
     M, N, _ = sub_problem(recipe)
     block = Block()
-    names = ("mc", "nc", "kc", "k_pad", "panels", "task_panels", "pack_panels", "slice")
+    names = set(INDEX) & {f.name for f in fields(blocking)}
     _set(block, **{name: getattr(blocking, name) for name in names})
-    offsets = ("at_stage_a", "at_pack_a", "at_scratch", "at_stage_b", "at_tables")
-    _set(block, **{name: getattr(blocking, name) for name in offsets})
     _set(
         block,
         M=M,
@@ -150,10 +173,9 @@ def prepare(recipe: Recipe) -> Prepared:
     )
     if recipe.guard is not None:
         _set(block, limit=_bits(recipe.guard.limit), headroom=_bits(recipe.guard.headroom))
-    column_steps = ceil_div(N, blocking.nc)
-    sync_bytes = (2 + recipe.threads + 2 * column_steps) * params.LINE
     kernels = library(recipe.compute, recipe.storage, recipe.storage, recipe.activation)
-    return Prepared(kernels, bytes(block), sync_bytes, blocking.private, tables)
+    tickets = 2 * ceil_div(N, blocking.nc) + 1  # of B and of tasks, by step of jc; of A
+    return Prepared(recipe, kernels, bytes(block), steps(recipe), tickets, tables)
 
 
 @dataclass(frozen=True)
@@ -182,38 +204,6 @@ def program_tables(program: Program, compute: str) -> Tables:
 def _set(block: ctypes.Array, **fields: int) -> None:
     for name, value in fields.items():
         block[INDEX[name]] = value
-
-
-def _strides(block: ctypes.Array, name: str, x: np.ndarray) -> None:
-    """Strides in bytes. A complex matrix is two planes, half an item apart."""
-    rs, cs = x.strides
-    # A stride is never used along a dimension of length 1, where NumPy may report anything; the
-    # kernels choose their path by it, so say "contiguous".
-    cs = cs if x.shape[1] > 1 else x.itemsize
-    _set(block, **{f"{name}_rs": rs, f"{name}_cs": cs, f"{name}_plane": x.itemsize // 2})
-
-
-def _address(x: np.ndarray, view: View) -> int:
-    return x.ctypes.data + view.row * x.strides[0] + view.col * x.strides[1]
-
-
-def _terms(x: np.ndarray, views: tuple[View, ...]) -> ctypes.Array:
-    """The records ``params.TERM`` of an operand."""
-    words = [w for v in views for w in (_address(x, v), _bits(v.coef), v.rows, v.cols)]
-    return (ctypes.c_int64 * len(words))(*words)
-
-
-def _targets(c: np.ndarray, step: Step, bias: np.ndarray | None) -> ctypes.Array:
-    """The records ``params.TARGET`` of a step."""
-    words: list[int] = []
-    for target in step.c:
-        view = target.view
-        words += (_address(c, view), _bits(view.coef), view.rows, view.cols)
-        column = 0
-        if bias is not None and target.last:
-            column = bias.ctypes.data + view.col * bias.itemsize
-        words += (int(not target.first), column, int(target.last))
-    return (ctypes.c_int64 * len(words))(*words)
 
 
 #: Elements that the last vector of a bias may read past its end.

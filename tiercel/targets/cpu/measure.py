@@ -17,7 +17,9 @@ from tiercel.targets.cpu.kernel import execute
 from tiercel.targets.cpu.peak import chain_count
 
 SQUARE = 768  # large enough for full speed, 10 ms on one AVX2 core
-LONG, SHORT = 1024, 32  # skinny products that show how a library saturates
+#: Skinny products show what a library spends on each element of an operand: 16 MiB of float32, for
+#: 4 MiB take half as long.
+LONG, SHORT = 2048, 32
 
 
 def tile(isa: Isa, dtype: str) -> Tile:
@@ -79,9 +81,14 @@ def _own_square(dtype: str, n: int, threads: int) -> Callable[[], object]:
     return lambda: execute(recipe, a, b, c)
 
 
-def vendor_gflops(dtype: str, M: int, N: int, K: int) -> float:
-    """NumPy's product with its current number of threads, GFLOP/s."""
+def vendor_gflops(dtype: str, M: int, N: int, K: int, *, columns: bool = False) -> float:
+    """NumPy's product with its current number of threads, GFLOP/s.
+
+    ``columns``: A and B lie by columns.
+    """
     a, b, c = _operands(M, N, K, dtype)
+    if columns:
+        a, b = np.asfortranarray(a), np.asfortranarray(b)
     return _gflops(M, N, K, lambda: np.matmul(a, b, out=c))
 
 

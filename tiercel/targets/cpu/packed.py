@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from tiercel.lower.recipe import Recipe
 from tiercel.lower.steps import steps
 from tiercel.targets.cpu import norms, params
+from tiercel.targets.cpu.address import address
 
 ALIGN = 4096
 
@@ -46,17 +48,16 @@ class Packed:
 
     def address(self, index: int) -> int:
         """Address of the region of step ``index``."""
-        return self.memory.ctypes.data + index * self.pass_bytes
+        return self._memory_address + index * self.pass_bytes
 
-    def fields(self, index: int) -> dict[str, int]:
-        """Parameter-block fields that make the driver use this operand in step ``index``."""
-        return {
-            "packed_b": self.address(index),
-            "packed_step": self.recipe.blocking.packed,
-            "b_ready": 1,
-            "stats_b": self.scales.ctypes.data,
-            "stats_count": 1,
-        }
+    @cached_property
+    def _memory_address(self) -> int:
+        return address(self.memory)
+
+    @cached_property
+    def scales_address(self) -> int:
+        """Address of ``scales``."""
+        return address(self.scales)
 
     def merge_scales(self, stats: int, threads: int) -> None:
         """Fold the threads' statistics records at address ``stats`` into ``scales``."""

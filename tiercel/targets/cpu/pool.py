@@ -24,6 +24,24 @@ class Caller:
     """Stands for one call that uses the pool, while it runs."""
 
 
+class Team:
+    """``with Team(n) as threads``: the pool, or 1 while another Python thread computes in it."""
+
+    __slots__ = ("_caller", "_threads")
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._caller = Caller()
+
+    def __enter__(self) -> int:
+        if self._threads == 1 or not pool().acquire(self._caller):
+            return 1  # no threads × threads
+        return min(self._threads, MAX_WORKERS + 1)
+
+    def __exit__(self, *_: object) -> None:
+        pool().release(self._caller)
+
+
 class Pool:
     """Workers 1 … n (the caller is worker 0), started when first needed."""
 

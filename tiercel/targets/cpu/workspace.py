@@ -17,18 +17,17 @@ HUGE_PAGE = 2 << 20
 KEEP = 384 << 20  # bytes kept between calls, over all buffers
 
 _lock = threading.Lock()
-_free: list[mmap.mmap] = []
+_free: list[Buffer] = []
 
 
 @contextmanager
 def borrow(nbytes: int) -> Iterator[int]:
     """Address of ``nbytes`` of scratch memory, 4096-byte aligned, contents undefined."""
-    buffer = _take(nbytes) or _map(nbytes)
+    buffer = take(nbytes)
     try:
-        # The address is valid as long as the map is: it lives in this frame, then in _free.
-        yield ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+        yield buffer.address
     finally:
-        _give(buffer)
+        give(buffer)
 
 
 def release() -> None:
@@ -39,18 +38,50 @@ def release() -> None:
 
 def held() -> int:
     """Bytes of idle buffers."""
-    with _lock:
-        return sum(map(len, _free))
+    return sum([buffer.nbytes for buffer in _free])
 
 
-def _take(nbytes: int) -> mmap.mmap | None:
+class Buffer:
+    """Mapped memory and its address, which is valid as long as this object lives."""
+
+    __slots__ = ("_map", "address", "nbytes")
+
+    def __init__(self, nbytes: int) -> None:
+        self._map = _map(nbytes)
+        self.nbytes = len(self._map)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+
+
+def take(nbytes: int) -> Buffer:
+    """At least ``nbytes``, for the caller alone until it gives them back."""
+    best = None
     with _lock:
-        fitting = [b for b in _free if nbytes <= len(b) <= 2 * nbytes + HUGE_PAGE]
-        if not fitting:
-            return None
-        best = min(fitting, key=len)
-        _free.remove(best)
-        return best
+        # The smallest that fits; a much larger one is left to a call that needs it.
+        for buffer in _free:
+            fits = nbytes <= buffer.nbytes <= 2 * nbytes + HUGE_PAGE
+            if fits and (best is None or buffer.nbytes < best.nbytes):
+                best = buffer
+        if best is not None:
+            _free.remove(best)
+            return best
+    return Buffer(nbytes)
+
+
+def give(buffer: Buffer) -> None:
+    """Give back what `take` returned; it is kept for the next call."""
+    with _lock:
+        _free.append(buffer)
+        total = 0
+        for kept in _free:
+            total += kept.nbytes
+        while total > KEEP:
+            surplus = min(_free, key=_size) if len(_free) > 1 else _free[0]
+            _free.remove(surplus)
+            total -= surplus.nbytes
+
+
+def _size(buffer: Buffer) -> int:
+    return buffer.nbytes
 
 
 def _map(nbytes: int) -> mmap.mmap:
@@ -63,13 +94,6 @@ def _map(nbytes: int) -> mmap.mmap:
         with suppress(OSError):  # a kernel without transparent huge pages
             buffer.madvise(mmap.MADV_HUGEPAGE)
     return buffer
-
-
-def _give(buffer: mmap.mmap) -> None:
-    with _lock:
-        _free.append(buffer)
-        while sum(map(len, _free)) > KEEP:
-            _free.remove(min(_free, key=len) if len(_free) > 1 else _free[0])
 
 
 def _forget() -> None:

@@ -29,7 +29,7 @@ def matmul(
         # A cast would write out what a zero stride only repeats: those stay with NumPy's own loop.
         if a.dtype == b.dtype == _FLOAT16 and 0 not in a.strides + b.strides:
             return _float16_product(a, b, out)
-        return np.matmul(a, b, out=out)
+        return np.multiply(a, b, out=out) if _is_outer(a, b) else np.matmul(a, b, out=out)
 
     wide = np.dtype(_FLOAT32 if a.dtype.itemsize == 2 else a.dtype)
     fits = out is not None and out.dtype == wide
@@ -40,6 +40,15 @@ def matmul(
             np.copyto(out, product, casting="same_kind")
         return out
     return product.astype(_FLOAT16) if a.dtype == _FLOAT16 else product
+
+
+def _is_outer(a: NDArray, b: NDArray) -> bool:
+    """Whether one multiplication makes each element, of real numbers.
+
+    The BLAS goes over the result twice and does not vectorise: 2240 × 3137 float32 takes 10 to 17
+    ms, the ufunc 2.4; complex numbers take the same time in both.
+    """
+    return a.ndim > 1 < b.ndim and a.shape[-1] == 1 and a.dtype == b.dtype and a.dtype.kind == "f"
 
 
 def _float16_product(a: NDArray, b: NDArray, out: NDArray | None) -> NDArray:

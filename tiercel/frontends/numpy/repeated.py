@@ -1,0 +1,71 @@
+"""Planned products with default options: what the second call of a kind needs not find out again.
+
+See ``tiercel/shortcut.py``. Checked at each call is what its key does not hold: ``out``, alignment,
+overlap, and the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tiercel.frontends.numpy.product import Request, is_vendor, run_instead
+from tiercel.options import DEFAULT
+from tiercel.planner.plan import Plan
+from tiercel.runtime import execute
+from tiercel.shortcut import Known, keep
+from tiercel.targets.cpu.address import address
+from tiercel.targets.cpu.threads import allowed
+
+
+def remember(plan: Plan, a: NDArray, b: NDArray, c: NDArray, request: Request) -> None:
+    """Let later calls like ``c = a @ b`` begin with its plan, where nothing was asked for.
+
+    16-bit products of NumPy are not NumPy's to repeat: it would multiply them one by one.
+    """
+    plain = request.options is DEFAULT and request.bias is None and request.packed is None
+    if not plain or (is_vendor(plan) and a.dtype.itemsize == 2):
+        return
+    again = None if is_vendor(plan) else _again(plan, a, b, c, request)
+    keep(Known(plan, a.dtype, b.dtype, again), a, b)
+
+
+def _again(
+    plan: Plan, a: NDArray, b: NDArray, c: NDArray, request: Request
+) -> Callable[[NDArray, NDArray, NDArray | None], NDArray | None]:
+    shape, strides, dtype, threads = c.shape, c.strides, c.dtype, plan.problem.threads
+    spans = _span(a), _span(b), _span(c)
+    contiguous = c.flags.c_contiguous
+
+    def fits(out: NDArray, at_a: int, at_b: int) -> bool:
+        same = out.strides == strides and out.shape == shape and out.dtype == dtype
+        if not (same and out.flags.writeable and out.flags.aligned):
+            return False
+        (low_a, high_a), (low_b, high_b), (low, high) = spans
+        at = address(out)
+        low, high = at + low, at + high
+        beside_a = high <= at_a + low_a or at_a + high_a <= low
+        return beside_a and (high <= at_b + low_b or at_b + high_b <= low)
+
+    def again(a: NDArray, b: NDArray, out: NDArray | None) -> NDArray | None:
+        at_a, at_b = address(a), address(b)
+        if (at_a | at_b) % dtype.alignment or allowed() != threads:
+            return None
+        if out is not None and not fits(out, at_a, at_b):
+            return None
+        if out is None and not contiguous:
+            return None
+        c = np.empty(shape, dtype) if out is None else out
+        if not execute(plan, a, b, c, None):
+            run_instead(plan, a, b, c, request)
+        return c
+
+    return again
+
+
+def _span(x: NDArray) -> tuple[int, int]:
+    """Bytes from the first element to the lowest address of x, and to behind the highest."""
+    steps = [stride * (size - 1) for size, stride in zip(x.shape, x.strides, strict=True)]
+    return sum(s for s in steps if s < 0), sum(s for s in steps if s > 0) + x.itemsize

@@ -52,7 +52,8 @@ class Memory:
     def __init__(self, tensors: Sequence[Tensor | None]) -> None:
         self.tensors = tensors
         self.addresses = [0 if x is None else x.data_ptr() for x in tensors]
-        self._views: dict[int, Tensor] = {}
+        # With the stand-in, which must live on: another one could else get its id.
+        self._views: dict[int, tuple[Tensor, Tensor]] = {}
 
     def view(self, x: Tensor) -> Tensor:
         """The memory that a stand-in stands for."""
@@ -65,8 +66,8 @@ class Memory:
                 is_complex = tensor.is_complex()
                 tensor = torch.view_as_real(tensor) if is_complex else tensor.view(x.dtype)
             start = tensor.storage_offset() + offset // x.element_size()
-            found = self._views[id(x)] = tensor.as_strided(x.shape, x.stride(), start)
-        return found
+            found = self._views[id(x)] = x, tensor.as_strided(x.shape, x.stride(), start)
+        return found[1]
 
 
 class Launch:

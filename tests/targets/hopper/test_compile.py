@@ -23,12 +23,14 @@ FIRST = heuristic.CANDIDATES[0]
 CONFIGS = {
     **{
         f"{tile.schedule}-{tile.m}x{tile.n}": Config(tile, "bfloat16", "bfloat16", False, False)
-        for tile in (*heuristic.CANDIDATES, *heuristic.K_MAJOR)
+        for tile in (*heuristic.CANDIDATES, *heuristic.K_MAJOR, heuristic.LARGE)
     },
     "transposed": Config(FIRST, "float16", "float16", True, True),
     "float32-with-c": Config(FIRST, "bfloat16", "float32", False, True, with_c=True),
     "float8": Config(FIRST, "float8_e4m3fn", "bfloat16", False, False),
     "tf32": Config(FIRST, "float32", "float32", False, False),
+    "large tf32": Config(heuristic.LARGE, "float32", "float32", False, False),
+    "large direct": Config(heuristic.LARGE, "bfloat16", "bfloat16", False, True, direct=True),
     "direct": Config(FIRST, "bfloat16", "bfloat16", False, False, direct=True),
 }
 

@@ -20,6 +20,7 @@ CONFIGS = {
     "number": config(promoted=True, scaling="number"),
     "rows": config(promoted=True, scaling="vectors"),
     "fast": config(scaling="vectors"),
+    "large": config(heuristic.LARGE, scaling="vectors"),
     "pingpong": config(Tile(128, 128, 6, "pingpong", cluster_m=2), scaling="vectors"),
     "e5m2": config(operand="float8_e5m2", promoted=True, scaling="blocks"),
     "direct": config(direct=True, promoted=True, scaling="blocks"),

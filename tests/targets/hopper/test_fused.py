@@ -46,7 +46,8 @@ def test_what_was_fetched_is_loaded_before_the_box_is_needed(name: str):
         kind, arguments = step.rstrip(")").split("(")
         slots = arguments.split(", ")[2:]
         if kind.startswith("multiply"):
-            holds = slots[0] if slots else None
+            assert holds is None
+            holds = slots[0] if slots and slots[0] != "no_slot" else None
         elif kind == "load":
             assert holds is not None
             holds = None

@@ -37,11 +37,15 @@ def test_fragments_take_tiles_of_one_block():
         assert heuristic.choose(M, 4096, 4096, 1, SMS, fragments=True).tile.blocks == 1
 
 
-def test_large_products_take_the_tile_with_the_least_traffic():
+def test_large_products_take_the_tiles_with_the_least_traffic():
     first = heuristic.CANDIDATES[0]
-    for M, N, K in ((4096, 4096, 4096), (8192, 28672, 4096), (8192, 57344, 8192)):
-        assert heuristic.choose(M, N, K, 1, SMS).tile == first
+    for M, N, K in ((4096, 4096, 4096), (8192, 8192, 8192), (8192, 28672, 4096)):
+        assert heuristic.choose(M, N, K, 1, SMS, large=False).tile == first
         assert heuristic.choose_promoted(M, N, 2 * K, SMS) == first
+    # 8192 columns are 42.7 tiles of 192: an eleventh turn for a few of them.
+    assert heuristic.choose(8192, 8192, 8192, 1, SMS).tile == first
+    assert heuristic.choose(8192, 8192, 16384, 1, SMS, item=4).tile == heuristic.LARGE
+    assert heuristic.choose(16384, 16384, 16384, 1, SMS).tile == heuristic.LARGE
 
 
 def test_columns_that_fill_one_wave():

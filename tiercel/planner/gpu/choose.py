@@ -132,8 +132,6 @@ def _fused(problem: Problem, machine: GpuMachine) -> GpuCandidate:
     rejected = _unreachable(problem) or _limits(problem, variant, error)
     if problem.K % 16 or problem.N % 16:
         rejected = rejected or f"N {problem.N} and K {problem.K} must be multiples of 16"
-    if not problem.static_b:
-        rejected = rejected or "B has to be packed (tiercel.pack, or pack_weights=True)"
     if most.M == 0:
         return GpuCandidate("winograd", math.inf, 0, error, variant, "too few rows")
     planes = memory.fused_bytes(most, get(FUSED), machine.multiprocessors)

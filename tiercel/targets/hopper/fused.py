@@ -76,7 +76,8 @@ class Run:
     def line(self, fetched: int | None = None, part: int = 0, parts: int = 1) -> str:
         """The line of the consumers' table for one of several parts."""
         rest = "" if fetched is None else f", {fetched}"
-        rest += f", Part{{{part}, {parts}}}" if parts > 1 else ""
+        if parts > 1:
+            rest = f"{rest or ', no_slot'}, Part{{{part}, {parts}}}"
         return f"{self.name}({_from(self.clear)}, {self.products}{rest})"
 
 
@@ -114,7 +115,7 @@ class _Writer:
             self.steps.append(run.line(load.slot, i, len(inner) + 1))
             self.load(load, fetched=True)
             run = replace(run, clear=False)
-        last = drain.parts[len(inner) : len(inner) + 1] if len(inner) == drain.first or not inner else ()
+        last = drain.parts[len(inner) : len(inner) + 1]
         self.steps.append(run.line(last[0].slot if last else None, len(inner), len(inner) + 1))
         for step in drain.after[len(inner) :]:
             match step:

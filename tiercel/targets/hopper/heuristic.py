@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from tiercel.targets.hopper.config import ITEM_BYTES, Scaling, Tile
+from tiercel.targets.hopper.config import Scaling, Tile
 from tiercel.targets.hopper.split import divides
 
 CANDIDATES = (
@@ -24,8 +24,14 @@ PLAIN = (
     Tile(128, 128, 6, "cooperative"),
     Tile(128, 128, 6, "cooperative", cluster_m=2),
 )
-# Only where B is contiguous along K: columns that are no multiple of 64.
-K_MAJOR = (Tile(128, 224, 4, "cooperative", cluster_m=2),)  # 14336 columns: 64 tiles
+# Only where B is contiguous along K: columns that are no multiple of 64. 14336 are 64 tiles.
+K_MAJOR = (
+    Tile(128, 224, 4, "cooperative", cluster_m=2),
+    Tile(64, 224, 5, "pingpong", cluster_m=2),
+)
+# A sixth fewer bytes from L2 for each product than the first candidate, so that less of the power
+# goes into moving data; its accumulators leave no registers for the loads of C.
+LARGE = Tile(256, 192, 3, "cooperative", cluster_n=2)
 # For float8 sums that are added up in float32: a consumer adds while the other one multiplies. They
 # leave room for scales; those of blocks of K for each column take most.
 PROMOTED = (
@@ -53,10 +59,13 @@ GATHER = 430  # of the two parts of K in a cluster
 SUM_START = 3_000  # the second kernel of a split: between this fit (1,070) and the last (6,300)
 SUM = 1_380  # bytes of its parts, written and read
 # Rate of the mainloop against the first candidate's. Set, not measured one by one: low enough that
-# large products take the first candidate. Sustained over five of them, 128x128 reached 0.95 to 1.06
-# of it and 64x256 0.90 to 0.97; of the small tiles nothing is known there.
-RATE = {(128, 128): 0.92, (128, 192): 0.98, (128, 224): 0.975, (64, 256): 0.93, (64, 128): 0.9,
-        (128, 64): 0.9, (64, 64): 0.85}  # fmt: skip
+# large products take the first candidate or LARGE. Sustained over five of them, 128x128 reached
+# 0.95 to 1.06 of it and 64x256 0.90 to 0.97; of the small tiles nothing is known there.
+RATE = {(128, 128): 0.92, (128, 192): 0.98, (128, 224): 0.975, (64, 224): 0.92, (64, 256): 0.93,
+        (64, 128): 0.9, (128, 64): 0.9, (64, 64): 0.85}  # fmt: skip
+# The rate of LARGE by bytes of an element, between what is measured interleaved (0.99, float8 1.02,
+# TF32 1.05) and sustained (1.05, 1.05 and 1.06), at 8192³ and 16384³ and waves of the same length.
+LARGE_RATE = {1: 1.04, 2: 1.02, 4: 1.04}
 
 
 @dataclass(frozen=True)
@@ -68,13 +77,19 @@ class Choice:
     cycles: float
 
 
-def estimate(tile: Tile, parts: int, M: int, N: int, K: int, batches: int, sms: int) -> Choice:
-    """Time of the busiest CTA, or of the device's memory if that is longer."""
+def estimate(
+    tile: Tile, parts: int, M: int, N: int, K: int, batches: int, sms: int, item: int = 2
+) -> Choice:
+    """Time of the busiest CTA, or of the device's memory if that is longer.
+
+    ``item``: bytes of an element. ``K`` counts 16-bit elements all the same.
+    """
     rows = -(-M // (tile.m * tile.cluster_m)) * tile.cluster_m
     columns = -(-N // (tile.n * tile.cluster_n)) * tile.cluster_n
     ctas = rows * columns * batches * parts * tile.cluster_k
     waves = -(-ctas // (sms // tile.cluster * tile.cluster))
-    multiply = tile.m * tile.n * 64 / MACS / RATE.get((tile.m, tile.n), 1.0)
+    rate = LARGE_RATE[item] if tile == LARGE else RATE.get((tile.m, tile.n), 1.0)
+    multiply = tile.m * tile.n * 64 / MACS / rate
     a_rows = min(tile.m, -(-M // 8) * 8) if tile.cluster_n == 1 else tile.m  # that are loaded
     load = (a_rows / tile.cluster_n + tile.n / tile.cluster_m) * 128 / LOAD
     k_tiles = -(-K // (64 * parts * tile.cluster_k))
@@ -82,36 +97,41 @@ def estimate(tile: Tile, parts: int, M: int, N: int, K: int, batches: int, sms: 
     store = tile.m * tile.n * STORE
     shown = store if tile.schedule == "pingpong" else waves * store  # only the last one shows
     cycles = waves * mainloop + shown
-    item = ITEM_BYTES["bfloat16"]
-    memory = item * batches * (M * K + K * N + M * N) / DRAM
+    memory = 2 * batches * (M * K + K * N + M * N) / DRAM
     cycles = max(cycles, memory) + HIDDEN * min(cycles, memory)
     if tile.cluster_k > 1:
         cycles += GATHER
     if parts > 1:
-        cycles += SUM_START + M * N * (8 * parts + item) / SUM
+        cycles += SUM_START + M * N * (8 * parts + 2) / SUM
     return Choice(tile, parts, START + cycles)
 
 
 @lru_cache(maxsize=4096)
 def choose(
     M: int, N: int, K: int, batches: int, sms: int, splits: bool = True, fragments: bool = False,
-    k_major: bool = False,
+    k_major: bool = False, large: bool = True, item: int = 2,
 ) -> Choice:  # fmt: skip
     """The candidate with the least estimated time.
 
     ``splits``: of a plain product: parts of K are allowed, and the tiles of ``PLAIN``.
     ``fragments``: A goes through registers, see ``kernels/fragments.cuh``. ``k_major``: B is
-    contiguous along K. ``K`` counts 16-bit elements; of other types as many bytes take as long.
+    contiguous along K. ``large``: C is not added. ``K`` counts 16-bit elements; of other types,
+    whose elements have ``item`` bytes, as many bytes take as long.
 
     >>> print(choose(8192, 8192, 8192, 1, 132).tile)
     cooperative 128x256, 4 stages, cluster 2x1
+    >>> print(choose(16384, 16384, 16384, 1, 132).tile)
+    cooperative 256x192, 3 stages, cluster 1x2
     >>> print(choose(64, 4096, 8192, 1, 132).tile)
     cooperative 128x64, 8 stages, cluster 1x1x2
     """
     may_split = splits and batches == 1 and N % 4 == 0  # the float32 parts need 16-byte rows
     made = [
-        estimate(tile, parts, M, N, K, batches, sms)
-        for tile in (PLAIN if splits else ()) + CANDIDATES + (K_MAJOR if k_major else ())
+        estimate(tile, parts, M, N, K, batches, sms, item)
+        for tile in CANDIDATES
+        + (PLAIN if splits else ())
+        + (K_MAJOR if k_major else ())
+        + ((LARGE,) if large else ())
         if _possible(tile, M, N, K, batches, sms, fragments)
         for parts in (PARTS if may_split and tile.cluster_k == 1 else (1,))
         if parts == 1 or (divides(K, parts) and K // parts >= 256)  # shorter: latency only

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 # Largest value of a plane after scaling: float16 ends at 65,504.
 PLANE_LIMIT = 2.0**15
+# Operands with a largest value from here on are not scaled while they fit: rounding to multiples of
+# 2^-24 is then nothing beside rounding to 11 bits, and stores have nothing to undo.
+LEAST_LARGEST = 2.0**-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +58,8 @@ def pack(b: torch.Tensor, program: AccumulatorProgram) -> PackedOperand:
         )
     terms = max(sum(abs(c) for _, c in p.plane.terms) for p in lowered.b_planes)
     scale = 1.0
-    if largest and matrix.dtype == "bfloat16":  # plain planes are read in place, unscaled
+    fits = LEAST_LARGEST <= largest <= PLANE_LIMIT / terms
+    if largest and not fits and matrix.dtype == "bfloat16":  # plain planes are read in place
         scale = 2.0 ** math.floor(math.log2(PLANE_LIMIT / (terms * largest)))
     grid = right_grid(matrix, program)
     memory = torch.empty(

@@ -110,6 +110,7 @@ def _choice(
         multiprocessors(a.get_device()),
         splits=column == 1 and row % 2 == 0 and out.data_ptr() % 8 == 0,  # stored in pairs
         fragments=fragments, k_major=b.stride(0) == 1 and column == 1 and not swapped,
+        item=a.dtype.itemsize,
     )  # fmt: skip
     if choice.parts == 1:
         return choice.tile, None
@@ -198,7 +199,7 @@ def launch_of(
         through = swapped or tf32_operands.m_major(a)
         tile = heuristic.choose(
             a.rows, b.columns, depth, d.batches, sms, splits=False, fragments=through,
-            k_major=b.row_stride == 1 and not swapped,
+            k_major=b.row_stride == 1 and not swapped, large=c is None, item=ITEM_BYTES[a.dtype],
         ).tile  # fmt: skip
     config, blocks, params = describe(a, b, d_view, tile, device, fragments=True)
     config = replace(config, with_c=c is not None, direct=direct, swapped=swapped)

@@ -89,18 +89,18 @@ def _prepared(
     M, N, K = left.rows, right.columns, left.columns
     scales = scales_of(scale_a, scale_b, M, N, K)
     promoted = "blocks" in scales.scaling or not fast_accumulation
-    device = a.get_device()
+    device, alternates = a.get_device(), tile is None
     if tile is None:
         sms = multiprocessors(device)
         tile = heuristic.choose_promoted(M, N, K, sms, scales.scaling) if promoted else (
-            heuristic.choose(M, N, K // 2, 1, sms, splits=False, k_major=True).tile
+            heuristic.choose(M, N, K // 2, 1, sms, splits=False, k_major=True, item=1).tile
         )  # fmt: skip
     config, blocks, params = describe(left, right, d_view, tile, device)
     config = replace(config, direct=direct, promoted=promoted, scaling=scales.scaling)
     if direct:
         address = struct.pack("<Qqq", d_view.address, d_view.row_stride, d_view.batch_stride)
         params = replace(params, epilogue=address)
-    params = replace(params, scales=scales.pack())
+    params = replace(params, scales=scales.pack(), alternates=int(alternates))
     return Launch(_kernel(config, device), blocks, Arguments(params.pack()))
 
 

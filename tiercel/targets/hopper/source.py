@@ -113,7 +113,6 @@ struct Config {{
   static constexpr int d_blocks = {epilogue.maps if epilogue else program.d_blocks};
   static constexpr bool combines = {_bool(program.combines)};  // planes, meanwhile, by idle warps
   static constexpr bool grouped = {_bool(config.grouped)};
-  static constexpr bool fragments = {_bool(config.fragments)};  // A goes through registers
   static constexpr bool traced = {_bool(config.traced)};  // timestamps, see trace.cuh
   static constexpr int wgmma_n = {config.wgmma_n};  // columns of an instruction
   static constexpr bool block_scales = {_bool(config.by_blocks)};

@@ -47,7 +47,7 @@ def record(
     if tile is None:
         of_16_bits = left.columns * a.dtype.itemsize // 2
         sizes = left.rows, right.columns, of_16_bits, 1, multiprocessors(device)
-        tile = heuristic.choose(*sizes, splits=False).tile
+        tile = heuristic.choose(*sizes, splits=False, large=False).tile
     marks = torch.full((multiprocessors(device), len(GROUPS), capacity), -1, device=a.device)
     times = torch.zeros(multiprocessors(device), 5, dtype=torch.int64, device=a.device)
     where = struct.pack("<QQi4x", marks.data_ptr(), times.data_ptr(), capacity)

@@ -3,28 +3,23 @@
 #pragma once
 #include "ptx.cuh"
 
+// The first row of 64 of which a thread holds values; the other one is 8 below.
+__device__ inline int row_of(int thread) { return thread / 32 * 16 + thread % 32 / 4; }
+
 // 64 rows × 128 bytes of K. Lane l of warp w holds, of step s (32 bytes of K), the 4 bytes at
 // 16·half + 4·(l % 4) of rows 16w + l/4 (value 2·half) and 8 below (value 2·half + 1).
 using Fragment = u32[4][4];
 
 // From a tile that is contiguous along M, of 4-byte elements: chunks of 32 rows, each 32 values of K ×
-// 128 bytes, whose 16-byte parts are permuted by k.
+// 128 bytes, whose 16-byte parts are permuted by k. Two lanes of a load meet in each of 16 banks; rows
+// in an order that spreads them over all 32 did not change the time.
 struct MMajorFragment {
   u32 at[4];
-
-  // The row of the tile that a thread takes for row 16w + l/4; the other one is 8 below, too. Which
-  // row is called so is free, if the store knows. Part p holds rows 4p to 4p + 3: a warp reads parts p
-  // and p ^ 5 of four k at once, which are permuted to eight different ones; rows in their order
-  // would meet in four, of 16 banks.
-  static __device__ int row(int thread) {
-    const int warp = thread / 32, lane_row = thread % 32 / 4;
-    return warp / 2 * 32 + (warp % 2 ^ lane_row / 4 * 5) * 4 + lane_row % 4;
-  }
 
   __device__ explicit MMajorFragment(int thread) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int m = row(thread) + i % 2 * 8, k = thread % 4 + i / 2 * 4;
+      const int m = row_of(thread) + i % 2 * 8, k = thread % 4 + i / 2 * 4;
       at[i] = m / 32 * 4096 + k * 128 + (m % 32 / 4 ^ k) * 16 + m % 4 * 4;
     }
   }

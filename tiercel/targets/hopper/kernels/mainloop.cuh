@@ -13,13 +13,6 @@ struct Wgmma;
 template <class C>
 using Accumulator = float[C::blocks][C::tile_n / 2];
 
-// The first of a thread's two rows in 64; the other one is 8 below.
-template <class C>
-__device__ int row_of(int thread) {
-  if constexpr (C::fragments) return MMajorFragment::row(thread);
-  else return thread / 32 * 16 + thread % 32 / 4;
-}
-
 enum class From { zero, sum };  // what a product starts from: nothing, or what is accumulated
 
 template <class C>

@@ -25,7 +25,7 @@ struct VectorScales {
   template <class P>
   __device__ VectorScales(const Consumer<C>& tile, const P& params) {
     const Scales& s = params.scales;
-    const int row = tile.tile.row + tile.first_row() + tile.thread / 32 * 16 + tile.thread % 32 / 4;
+    const int row = tile.tile.row + tile.first_row() + row_of(tile.thread);
     // What lies outside is not stored: any scale will do.
 #pragma unroll
     for (int block = 0; block < C::blocks; ++block)
@@ -83,7 +83,7 @@ struct BlockScales {
   float a[C::blocks][2], b[parts];
 
   __device__ explicit BlockScales(const Consumer<C>& tile)
-      : a_scales(tile.pipe.scales(0) + (tile.first_row() + row_of<C>(tile.thread)) * 4),
+      : a_scales(tile.pipe.scales(0) + (tile.first_row() + row_of(tile.thread)) * 4),
         b_scales(tile.pipe.scales(0) + C::tile_m * 4 +
                  (C::column_scales ? tile.thread % 4 * 8 : 0)) {}
 

@@ -129,8 +129,7 @@ struct Store {
   // Two neighbours of 16 bits each: matrices of 8 × 8 values.
   static __device__ void stage_pairs(u32 target, const u32 (&pairs)[pieces][2], int thread) {
     const int lane = thread % 32;
-    // Rows of matrices 0 and 2 are the upper ones, of 1 and 3 the lower ones.
-    const int row = row_of<C>(thread - lane + lane % 8 * 4) + lane % 16 / 8 * 8;
+    const int row = thread / 32 * 16 + lane % 16;  // matrices 0, 2: upper 8 rows; 1, 3: lower 8
 #pragma unroll
     for (int j = 0; j < pieces; j += 2)
       stmatrix_x4(target + place(row, (j + lane / 16) * 16), pairs[j][0], pairs[j][1],
@@ -141,7 +140,7 @@ struct Store {
   static __device__ Place place_of(const Consumer<C>& consumer, int row, int column, int block) {
     const int lane = consumer.thread % 32;
     return {consumer.tile.batch, row, column,
-            consumer.tile.row + consumer.first_row() + block * 64 + row_of<C>(consumer.thread),
+            consumer.tile.row + consumer.first_row() + block * 64 + row_of(consumer.thread),
             consumer.tile.n * C::tile_n + lane % 4 * 2};
   }
 
@@ -160,7 +159,7 @@ struct Store {
   }
 
   static __device__ void stage(u32 target, const float (&x)[pieces][4], int thread) {
-    const int lane = thread % 32, row = row_of<C>(thread);
+    const int lane = thread % 32, row = row_of(thread);
     if constexpr (Epilogue::shrink == 1) {  // one value of each piece and row
       const int in_piece = lane % 4 * sizeof(Output);
 #pragma unroll

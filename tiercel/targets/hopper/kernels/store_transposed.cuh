@@ -9,7 +9,7 @@ struct StoreTransposed {
   template <class P>
   static __device__ void run(Consumer<C>& consumer, Accumulator<C>& acc, const P& params,
                              const TensorMap& map) {
-    const int lane = consumer.thread % 32, own = row_of<C>(consumer.thread);
+    const int lane = consumer.thread % 32, own = row_of(consumer.thread);
     const u32 staging = consumer.pipe.base + Layout<C>::staging +
                         consumer.group * Layout<C>::subtiles_staged * Layout<C>::subtile;
     const u32 mine = staging + own / 32 * Layout<C>::subtile;

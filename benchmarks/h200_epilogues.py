@@ -3,10 +3,11 @@
 Usage: ``python benchmarks/h200_epilogues.py --out benchmarks/results/h200-epilogues.json``
 
 The products of a Llama-3 block (8B and 70B), 2048 and 8192 tokens. Players: ``split``, cuBLAS and
-then a ``torch.compile``d element-wise kernel; ``whole``, ``torch.compile`` of both together;
-``fused``, one launch of tiercel. Ratios are over the faster of the first two, interleaved (one call
-each in random order, the host being ahead) and sustained as in ``h200_gemm.py``. What has to be
-compiled is compiled before, by one process for each product.
+then a ``torch.compile``d element-wise kernel; ``whole``, ``torch.compile`` of both together (of the
+first model only); ``fused``, one launch of tiercel. Ratios are over the faster of the first two,
+interleaved (one call each in random order, the host being ahead) and sustained as in
+``h200_gemm.py``, 0.06 s each. What has to be compiled is compiled before, by one process for each
+product.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import h200_gemm
 import torch
 import torch.nn.functional as F
 from h200_gemm import Player, provenance, sustained
@@ -245,9 +247,13 @@ def measure(case: Case, M: int, tiles: list[Tile | None], whole: bool) -> dict[s
 def compile_all(models: list[str], sizes: list[int], options: list[str]) -> None:
     """Everything that a later process needs, in the caches of this machine."""
     command = [sys.executable, __file__, *options, "--rows", ",".join(map(str, sizes))]
+    environment = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     running = [
         subprocess.Popen(
-            [*command, "--models", model, "--compile-only", str(i)], stdout=subprocess.DEVNULL
+            [*command, "--models", model, "--compile-only", str(i)]
+            + ["--no-whole"] * (model != models[0]),
+            stdout=subprocess.DEVNULL,
+            env=environment,
         )
         for model in models
         for i in range(len(cases(model)))
@@ -288,11 +294,13 @@ def main(
     folder = Path(tempfile.gettempdir()) / "inductor-of-epilogues"  # shared with the compilations
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))
     begin = time.perf_counter()
+    h200_gemm.SECONDS, h200_gemm.ROUNDS = 0.06, 1
     sizes, names = [int(M) for M in rows.split(",")], models.split(",")
     tiles: list[Tile | None] = [*LARGE] if sweep else [None]
     if compile_only is not None:
         for M in sizes:
-            for play in players(cases(names[0])[compile_only], M, tiles, not no_whole).values():
+            case = cases(names[0])[compile_only]
+            for play in players(case, M, tiles, not no_whole).values():
                 play()
             torch.cuda.empty_cache()
         return
@@ -310,10 +318,8 @@ def main(
             if time.perf_counter() - begin > limit:
                 click.echo(f"no time for {case.name} of {model}, {M} rows")
                 continue
-            entry = {"model": model, **measure(case, M, tiles, not no_whole)}
-            if not sweep and sizes[0] == M:
-                entry["launches"] = launches(case, M)
-                assert [x for x in entry["launches"] if "mem" not in x.lower()] == ["gemm"]
+            whole = not no_whole and model == names[0]
+            entry = {"model": model, **measure(case, M, tiles, whole)}
             result["cases"].append(entry)
             if not sweep:
                 result["fused"] = summary(result["cases"])
@@ -321,6 +327,11 @@ def main(
             if out is not None:
                 out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     click.echo(json.dumps(result.get("fused")))
+    result["launches"] = {case.name: launches(case, sizes[0]) for case in cases(names[0])}
+    for name, launched in result["launches"].items():
+        assert [x for x in launched if "mem" not in x.lower()] == ["gemm"], name
+    if out is not None:
+        out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

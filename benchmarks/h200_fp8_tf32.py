@@ -112,16 +112,17 @@ SETS: dict[str, tuple[list[Case], list[int]]] = {
 @click.command()
 @click.option("--out", type=click.Path(path_type=Path), required=True)
 @click.option("--sets", default="float8,tf32", help="what to measure, in this order")
+@click.option("--sizes", default="4096,8192,16384", help="which of the set's sizes")
 @click.option("--limit", default=120.0, help="seconds after which no further case is started")
-def main(out: Path, sets: str, limit: float) -> None:
+def main(out: Path, sets: str, sizes: str, limit: float) -> None:
     """Measure, print and write."""
     begin = time.perf_counter()
     torch.backends.cuda.matmul.allow_tf32 = True
     result: dict[str, Any] = provenance()
     for name in sets.split(","):
-        cases, sizes = SETS[name]
+        cases, known = SETS[name]
         result[name] = []
-        for n in sizes:
+        for n in (n for n in known if str(n) in sizes.split(",")):
             for case in cases:
                 if time.perf_counter() - begin > limit:
                     break

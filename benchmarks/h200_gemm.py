@@ -172,7 +172,8 @@ def small(shape: tuple[int, int, int]) -> dict[str, Any]:
                 call(i % len(operands.sets))
     times = interleaved({name: graph.replay for name, graph in graphs.items()}, rounds=10)
     ratio = statistics.median([v / t for v, t in zip(times["vendor"], times["gemm"], strict=True)])
-    choice = heuristic.choose(*shape, 1, torch.cuda.get_device_properties(0).multi_processor_count)
+    sms = torch.cuda.get_device_properties(0).multi_processor_count
+    choice = heuristic.choose(*shape, 1, sms, k_major=True)
     microseconds = statistics.median(times["vendor"]) * 50
     click.echo(
         f"{shape} vendor {microseconds:.1f} us  gemm {ratio:.3f}  {choice.tile} /{choice.parts}"

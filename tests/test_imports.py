@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "planner": {"lower", "schemes", *SERVICES},
     "targets": {"lower", "schemes", *SERVICES},
     "counters": {"planner"},  # which plans ran
-    "shortcut": {"counters", "options", *BELOW_API},
+    "shortcut": {*BELOW_API},  # calls like earlier ones
     "calibration": BELOW_API,  # measures targets for the planner
     "runtime": {"calibration", "counters", *BELOW_API},  # wires planner and targets
     "epilogues": {"lower"},  # what users write epilogues with
@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "terms": {"lower", *SERVICES},  # alpha, beta, c and operands of a call
     "frontends": {"counters", "options", "runtime", "shortcut", *BELOW_API},
     # Dispatches on array types.
-    "api": {"frontends", "options", "runtime", "shortcut", "terms", *BELOW_API},
+    "api": {"counters", "frontends", "options", "runtime", "shortcut", "terms", *BELOW_API},
     "__init__": {"api", "counters", "epilogues", "options", "runtime", "frontends", *BELOW_API},
     "bench": {"__init__", "api", "options", "runtime", "frontends", *BELOW_API},
     "commands": {"__init__", "bench", "runtime", "planner", "schemes", *SERVICES},  # subcommands

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tiercel.counters import here, shortcut_calls
 from tiercel.errors import (
     TiercelError,
     TiercelRuntimeError,
@@ -17,7 +18,7 @@ from tiercel.errors import (
     TiercelValueError,
 )
 from tiercel.options import DEFAULT, Options, checked_options
-from tiercel.shortcut import KNOWN, take
+from tiercel.shortcut import KNOWN
 from tiercel.terms import as_given, surrounded
 
 
@@ -46,7 +47,7 @@ TINY = 64 * 1024
 #: routine than NumPy's: 256 x 256 in float32, 0.15 ms.
 OUTER = 1 << 20
 
-_ndarray, _float16 = np.ndarray, np.dtype(np.float16)
+_ndarray, _float16, _matmul = np.ndarray, np.dtype(np.float16), np.matmul
 
 
 def matmul(
@@ -152,14 +153,22 @@ def matmul(
         if a.nbytes <= TINY and b.nbytes <= TINY and a.dtype is not _float16:
             try:
                 if len(b) > 1 or a.nbytes * b.nbytes < OUTER:
-                    return np.matmul(a, b, out=out)
+                    return _matmul(a, b, out)
             except (TypeError, ValueError):
                 pass  # The long way finds the same fault and explains it.
         known = KNOWN.get((a.shape, b.shape, a.strides, b.strides))
-        if known is not None:
-            product = take(known, a, b, out)
-            if product is not None:
-                return product
+        if known is not None and known.a is a.dtype and known.b is b.dtype:
+            if known.run is not None:
+                product = known.run(a, b, out)
+                if product is not None:
+                    return product
+            else:  # written out here: one more function costs 8 us where the caches are cold
+                here.plan = known.plan
+                shortcut_calls[0] += 1
+                try:
+                    return _matmul(a, b, out)
+                except (TypeError, ValueError):  # an out that does not fit
+                    shortcut_calls[0] -= 1
     try:
         after = None
         if not plain and not (
@@ -294,10 +303,11 @@ def scaled_matmul(
 
     The result (M, N) is ``out``, or new, of ``out_dtype``: bfloat16 (the default), float16 or
     float32. On an H100 or H200 the scales are read on the device, by the own kernel where it was
-    the faster one (blocks; one number with fast accumulation), else by cuBLAS. Sums of 128 products
-    are added up in float32; with ``fast_accumulation`` the tensor cores add everything, with about
-    14 bits (not where blocks have scales). For that, a and b are contiguous along K, in rows of a
-    multiple of 16 bytes. Everything else is converted to float32 and multiplied there.
+    the faster one (blocks; one number with fast accumulation; all from 4096³), else by cuBLAS. Sums
+    of 128 products are added up in float32; with ``fast_accumulation`` the tensor cores add
+    everything, with about 14 bits (not where blocks have scales). For that, a and b are contiguous
+    along K, in rows of a multiple of 16 bytes. Everything else is converted to float32 and
+    multiplied there.
 
     Raises ``TiercelValueError`` or ``TiercelTypeError`` for shapes and dtypes that do not fit, and
     where a derivative is asked for.

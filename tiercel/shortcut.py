@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tiercel.counters import here, shortcut_calls
-
 if TYPE_CHECKING:
     from tiercel.planner.plan import Plan
 
@@ -40,21 +38,6 @@ class Known:
 
 #: By (a.shape, b.shape, a.strides, b.strides).
 KNOWN: dict[tuple[Any, ...], Known] = {}
-
-
-def take(known: Known, a: NDArray, b: NDArray, out: NDArray | None) -> NDArray | None:
-    """The product of plain arrays with the key of ``known``; None: take the long way."""
-    if known.a is not a.dtype or known.b is not b.dtype:
-        return None
-    if known.run is not None:
-        return known.run(a, b, out)
-    here.plan = known.plan
-    shortcut_calls[0] += 1
-    try:
-        return np.matmul(a, b, out=out)
-    except (TypeError, ValueError):  # an out that does not fit
-        shortcut_calls[0] -= 1
-        return None
 
 
 def keep(known: Known, a: NDArray, b: NDArray) -> None:

@@ -93,8 +93,8 @@ def test_two_kinds(left: torch.dtype):
     assert torch.equal(gemm(a, b), (a.float() @ b.float()).to(torch.bfloat16))
 
 
-def test_a_single_accumulator_of_192_columns():
-    tile = Tile(128, 192, 4, "cooperative", cluster_m=2)
+def test_a_whole_second_accumulator():
+    tile = heuristic.PROMOTED_WHOLE
     a, b = integers(300, 1000), integers(712, 1000).t()
     scale_a, scale_b = scales(300, 1), scales(1, 712)
     got = gemm_scaled(a, b, scale_a, scale_b, config=tile)

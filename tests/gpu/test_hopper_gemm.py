@@ -13,6 +13,7 @@ pytestmark = pytest.mark.gpu
 TILES = {
     **{str(tile): tile for tile in heuristic.CANDIDATES},
     "shared A": Tile(256, 128, 4, "cooperative", cluster_n=2),
+    "largest": heuristic.LARGE,
 }
 COLUMNS = [
     *heuristic.K_MAJOR, Tile(64, 224, 5, "pingpong", cluster_m=2), Tile(128, 96, 6, "cooperative"),
@@ -173,6 +174,17 @@ def test_side_stream_and_graph():
     out.zero_()
     graph.replay()
     assert torch.equal(out, exact(a, b, torch.bfloat16))
+
+
+@pytest.mark.parametrize("b_transposed", [False, True])
+def test_later_turns_and_repeated_bits(b_transposed: bool):
+    """Three turns of each multiprocessor; the second one goes backwards along K."""
+    a = integers(4000, 328, torch.bfloat16, False)
+    b = integers(328, 6000, torch.bfloat16, b_transposed)
+    assert torch.equal(gemm(a, b), exact(a, b, torch.bfloat16))
+    a, b = (torch.randn(s, device="cuda").bfloat16() for s in ((4000, 328), (328, 6000)))
+    first = gemm(a, b)
+    assert torch.equal(first, gemm(a, b, out=torch.empty_like(first)))
 
 
 def test_random_cases():

@@ -58,13 +58,18 @@ def test_a_scheme_object_is_taken_as_it_is():
 
 def test_few_rows_are_computed_as_few_columns():
     """The larger operand is not packed into memory: Cᵀ = Bᵀ Aᵀ."""
+
+    def swapped(problem: Problem) -> bool:
+        recipe = make_plan(problem, MACHINE).chosen.recipe
+        assert recipe is not None
+        return recipe.swapped
+
     few = Problem(26, 3833, 2172, layout_b="col", scheme="classical")
-    assert make_plan(few, MACHINE).chosen.recipe.swapped
+    assert swapped(few)
     for other in ("static_b", "bias"):
-        kept = make_plan(replace(few, **{other: True}), MACHINE).chosen.recipe
-        assert not kept.swapped
-    assert not make_plan(few.swapped, MACHINE).chosen.recipe.swapped
-    assert not make_plan(replace(few, scheme="strassen-2x2x3"), MACHINE).chosen.recipe.swapped
+        assert not swapped(replace(few, **{other: True}))
+    assert not swapped(few.swapped)
+    assert not swapped(replace(few, scheme="strassen-2x2x3"))
 
 
 # --- accuracy -------------------------------------------------------------------------------------

@@ -84,13 +84,12 @@ def table(measured: Sequence[Measured]) -> Table:
     """One row per product: times in ms of the vendor's, of the choice and of the best candidate."""
     made = Table(box=None, padding=(0, 1))
     made.add_column("M×N×K", no_wrap=True)
-    made.add_column("candidates", justify="right")
     for name in ("vendor", "choice", "", "best", "", "regret", "gain"):
-        made.add_column(name, justify="left" if not name else "right", no_wrap=True)
+        made.add_column(name, justify="right" if name else "left", no_wrap=bool(name))
     for m in sorted(measured, key=lambda m: m.flops):
         right = m.best == m.planned
         made.add_row(
-            f"{m.M}×{m.N}×{m.K}", str(len(m.seconds)), *_cells(m, "vendor")[:1],
+            f"{m.M}×{m.N}×{m.K}", *_cells(m, "vendor")[:1],
             *_cells(m, m.planned), *(("", "") if right else _cells(m, m.best)),
             f"{m.regret:.3f}", f"{1 / m.against_vendor - 1:+.1%}",
         )  # fmt: skip

@@ -22,7 +22,7 @@ from tiercel.schemes import Scheme
 #: What replaces NumPy's product must be predicted to gain this much, and a scheme that replaces a
 #: more accurate one. Over 178 products of random shapes the predicted ratio to NumPy's time was too
 #: good by more than 10 % in one of ten for one level of Strassen, by 3 % for the classical kernel.
-MARGIN, CLASSICAL_MARGIN, SCHEME_MARGIN = 1.04, 1.0, 1.005
+MARGIN, CLASSICAL_MARGIN, SCHEME_MARGIN = 1.04, 1.02, 1.005
 
 #: Shortest segment of K that a scheme sums over: with fewer elements the 1-norms of ordinary data
 #: scatter so much that the run-time guard (``accuracy.SCALE_LIMIT``) would refuse them.

@@ -25,7 +25,7 @@ class Work:
         self.ran = 0
         self.fails = False
 
-    def run(self, a, b, out, c, packed):
+    def run(self, a, b, out, c, packed, report=None):
         if self.fails:
             raise torch.OutOfMemoryError("none left")
         self.ran += 1
@@ -102,8 +102,9 @@ class Weight:
     def __init__(self, w=None):
         self.w, self.allowed, self.calls = w, True, []
 
-    def allows(self):
-        return self.allowed
+    @property
+    def refusals(self):
+        return SimpleNamespace(resting=lambda: not self.allowed)
 
     def multiply(self, a, out, *, b=None, **more):
         self.calls.append(more)
@@ -165,7 +166,7 @@ def test_a_summand_is_added_by_the_scheme(work, monkeypatch):
     )
     added = []
 
-    def product(a, b, scheme, levels, out, c, alpha, beta, workspace):
+    def product(a, b, scheme, levels, out, c, alpha, beta, workspace, report):
         added.append((scheme, levels))
         return torch.addmm(c, a, b, alpha=alpha, beta=beta, out=out)
 

@@ -18,6 +18,7 @@ from tiercel.frontends.torch import (
     cuda_packed,
     cuda_run,
     cuda_workspace,
+    refusals,
 )
 from tiercel.frontends.torch.cuda_packed import Packed
 from tiercel.frontends.torch.engine import Request
@@ -44,7 +45,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     monkeypatch.setattr(cuda, "machine_for", lambda device, dtype: H200)
     monkeypatch.setattr(cuda, "why_not_hopper", lambda device: fake.hopper)
     monkeypatch.setattr(cuda, "why_no_sums", lambda: "")
-    for module in (cuda, cuda_run, cuda_fused):
+    for module in (cuda, cuda_run, refusals):
         monkeypatch.setattr(module, "capturing", lambda: fake.capturing)
     monkeypatch.setattr(cuda_run, "_ran", {})
 
@@ -217,28 +218,8 @@ def test_last_rows_that_do_not_divide_are_torchs(device, monkeypatch):
 
 
 def weight_with(monkeypatch) -> cuda_fused.FusedWeight:
-    monkeypatch.setattr(cuda_fused, "capturing", lambda: False)
-    weight = cuda_fused.FusedWeight(SimpleNamespace(operand=None, judge=None))
-    monkeypatch.setattr(
-        torch, "zeros", lambda *size, pin_memory=False, **kw: torch.full(size, 0, **kw)
-    )
-    return weight
-
-
-def test_refused_data_are_remembered_for_a_while(monkeypatch):
-    weight = weight_with(monkeypatch)
-    weight._watch(torch.tensor([0, 9], dtype=torch.int32))
-    assert weight.allows()
-    weight._watch(torch.tensor([1, 9], dtype=torch.int32))
-    assert [weight.allows() for _ in range(cuda_fused.REST + 1)] == [False] * (cuda_fused.REST + 1)
-    assert weight.allows()
-    weight._watch(torch.tensor([1, 9], dtype=torch.int32))
-    torch.use_deterministic_algorithms(True)
-    try:
-        assert weight.allows()
-    finally:
-        torch.use_deterministic_algorithms(False)
-    assert not weight.allows()
+    monkeypatch.setattr(cuda_fused.FusedWeight, "_tell", lambda self, flags: None)
+    return cuda_fused.FusedWeight(SimpleNamespace(operand=None, judge=None))
 
 
 def test_launches_are_prepared_once_for_the_same_addresses(monkeypatch):

@@ -21,10 +21,10 @@ class Step:
 def ran(monkeypatch):
     """What was launched, in order: "planes", "verdict", "product" and "repair" of each product."""
     steps = []
+    monkeypatch.setattr(cuda_shared, "capturing", lambda: False)
     for module in (cuda_fused, cuda_shared):
-        monkeypatch.setattr(module, "capturing", lambda: False)
         monkeypatch.setattr(module, "raw_stream", lambda device: 7)
-    monkeypatch.setattr(cuda_fused.FusedWeight, "_watch", lambda self, flags: None)
+    monkeypatch.setattr(cuda_fused.FusedWeight, "_tell", lambda self, flags: None)
     monkeypatch.setattr(cuda_shared, "_last", {})
     monkeypatch.setattr(driver, "clear_words", lambda address, words, stream: None)
 

@@ -72,6 +72,14 @@ def test_alpha_beta_and_a_bias():
     assert_equal(c, x @ y + z)
 
 
+def test_levels_around_others_find_their_planes_in_a_packed_operand():
+    levels = [get("strassen"), get("lean-4x2x4")]
+    a, b = (torch.randint(-2, 3, size).float() for size in ((33, 70), (70, 50)))
+    packed, before = pack(b, levels), b.clone()
+    assert_equal(product(a, packed, levels), a @ b)
+    assert torch.equal(b, before)
+
+
 def test_batches_and_packed_operands():
     (b, y), (a, x) = integers(24, 28, seed=1), integers(40, 24)
     packed = pack(b, get("strassen"))

@@ -111,3 +111,20 @@ def test_work_takes_tensors_that_lie_like_the_matrices(addressed):
             prepared.run(x, w, out, bias if biased else None, None)
             assert torch.equal(out, x @ w.t() + (bias if biased else 0))
     assert addressed
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_host_can_tell_what_the_guard_has_said(packed):
+    heard = []
+
+    def report(judge, *parts):
+        heard.append(judge.refuses([word for part in parts for word in part.tolist()]))
+
+    a, b = torch.randn(64, 256), torch.randn(256, 64)
+    right = pack(b, get("strassen")) if packed else b
+    product(a, right, get("strassen"), report=report)
+    a[3] *= 1e-3
+    product(a, right, get("strassen"), report=report)
+    a[3] = float("nan")
+    product(a, right, get("strassen"), report=report)
+    assert heard == [False, True, True]

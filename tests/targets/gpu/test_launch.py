@@ -56,3 +56,11 @@ def test_memory_shows_itself_in_the_shape_and_dtype_of_a_stand_in():
     z = torch.complex(torch.arange(6.0), -torch.arange(6.0)).view(2, 3)
     imaginary = torch.view_as_real(stand_in(0, (2, 3), (3, 1), torch.complex64))[..., 1]
     assert torch.equal(Memory([z]).view(imaginary), z.imag)
+
+
+def test_a_stand_in_that_is_gone_is_not_taken_for_another():
+    """Python gives a new object the id of one that died a moment ago."""
+    memory = Memory([torch.arange(64.0)])
+    for i in range(64):
+        view = memory.view(stand_in(0, (1,), (1,), torch.float32, i))
+        assert view.item() == i

@@ -17,6 +17,7 @@ from tiercel.targets.hopper import compile as nvrtc
 from tiercel.targets.hopper import fused, fused_source, heuristic, planes, source, split
 from tiercel.targets.hopper.config import SHARED_BYTES, Config
 from tiercel.targets.hopper.fused_params import NOTHING, SchemeParams
+from tiercel.targets.hopper.fused_schedule import Where
 from tiercel.targets.hopper.params import Params
 
 FIRST = heuristic.CANDIDATES[0]
@@ -90,7 +91,7 @@ def fused_config() -> Config:
 
 
 @pytest.mark.parametrize("where", ["before", "beside", "first"])
-def test_fused_kernel(winograd, where: str):
+def test_fused_kernel(winograd, where: Where):
     lowered = fused.lower(winograd, "bfloat16", where != "before", where == "first")
     sass = assembly(fused_source.text(fused_config(), lowered, where))
     k_tiles = 2 * (4 + 2)  # of two types: each part of a stored block has one, and two loops have

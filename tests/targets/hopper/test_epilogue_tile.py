@@ -4,7 +4,7 @@ import pytest
 
 from tiercel.lower.epilogue import Array, bind, library
 from tiercel.targets.hopper import heuristic
-from tiercel.targets.hopper.epilogue_tile import choose, cycles_per_element
+from tiercel.targets.hopper.epilogue_tile import WIDE, WIDEST, choose, cycles_per_element
 
 SMS = 132
 
@@ -33,3 +33,12 @@ def test_a_dear_epilogue_of_a_short_product_is_hidden():
 )
 def test_costs_are_in_order(dearer: str, cheaper: str):
     assert cycles_per_element(bound(dearer, 64, 64)) > cycles_per_element(bound(cheaper, 64, 64))
+
+
+def test_wider_tiles_need_registers_and_layouts_that_allow_them():
+    shape = 8192, 28672, 4096, 1, SMS
+    assert choose(bound("swiglu", *shape[:2]), *shape) == WIDEST
+    assert choose(bound("residual", *shape[:2]), *shape) == WIDE
+    assert choose(bound("residual", *shape[:2]), *shape, k_major=False) != WIDE
+    assert choose(bound("cross_entropy", 8192, 128256), 8192, 128256, 4096, 1, SMS) == WIDEST
+    assert choose(bound("cross_entropy", 8192, 128260), 8192, 128260, 4096, 1, SMS) != WIDEST

@@ -25,7 +25,7 @@ CONFIGS = {
     "e5m2": config(operand="float8_e5m2", promoted=True, scaling="blocks"),
     "direct": config(direct=True, promoted=True, scaling="blocks"),
     "e5m2 by e4m3": config(operand="float8_e5m2", operand_b="float8_e4m3fn", promoted=True),
-    "192 columns": config(Tile(128, 192, 4, "cooperative", cluster_m=2), promoted=True),
+    "whole": config(heuristic.PROMOTED_WHOLE, promoted=True, scaling="vectors"),
     **{f"{x.m}x{x.n}": config(x, promoted=True, scaling="blocks") for x in heuristic.PROMOTED},
     **{
         f"{x.m}x{x.n}, columns": config(x, promoted=True, scaling="column blocks")

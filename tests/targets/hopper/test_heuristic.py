@@ -1,5 +1,7 @@
 """The choice of tile and split, on paper."""
 
+from typing import Any
+
 import pytest
 
 from tiercel.errors import TiercelValueError
@@ -41,7 +43,9 @@ def test_large_products_take_the_tiles_with_the_least_traffic():
     first = heuristic.CANDIDATES[0]
     for M, N, K in ((4096, 4096, 4096), (8192, 8192, 8192), (8192, 28672, 4096)):
         assert heuristic.choose(M, N, K, 1, SMS, large=False).tile == first
-        assert heuristic.choose_promoted(M, N, 2 * K, SMS) == first
+        assert heuristic.choose_promoted(M, N, 2 * K, SMS, "blocks") == first
+    assert heuristic.choose_promoted(8192, 8192, 8192, SMS).n == 192
+    assert heuristic.choose_promoted(4096, 4096, 4096, SMS) == first  # 21.3 columns of tiles
     # 8192 columns are 42.7 tiles of 192: an eleventh turn for a few of them.
     assert heuristic.choose(8192, 8192, 8192, 1, SMS).tile == first
     assert heuristic.choose(8192, 8192, 16384, 1, SMS, item=4).tile == heuristic.LARGE
@@ -55,8 +59,8 @@ def test_columns_that_fill_one_wave():
 
 
 @pytest.mark.parametrize("changes", [{"b_mn_major": True}, {"grouped": True}])
-def test_columns_that_are_no_multiple_of_64_need_b_along_k(changes: dict[str, bool]):
-    layouts = {"a_mn_major": False, "b_mn_major": False}
+def test_columns_that_are_no_multiple_of_64_need_b_along_k(changes: dict[str, Any]):
+    layouts: dict[str, Any] = {"a_mn_major": False, "b_mn_major": False}
     with pytest.raises(TiercelValueError, match="a multiple of 64 is needed"):
         Config(heuristic.K_MAJOR[0], "bfloat16", "bfloat16", **(layouts | changes))
 

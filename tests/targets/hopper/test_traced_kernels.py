@@ -12,6 +12,7 @@ from tiercel.targets.hopper import compile as nvrtc
 from tiercel.targets.hopper import heuristic, source
 from tiercel.targets.hopper.config import Config
 from tiercel.targets.hopper.epilogue import Staged, epilogue_text, staged_outputs
+from tiercel.targets.hopper.epilogue_tile import WIDE, WIDEST
 
 M, N = 512, 768
 HALF = "bfloat16"
@@ -57,6 +58,16 @@ def test_products_find_their_descriptors_in_registers_of_the_warp(name: str, who
     assert count("R2UR", loop[0]) == 0
     if whole:
         assert count("STL", sass) <= 8
+
+
+@pytest.mark.parametrize(
+    ("name", "tile"),
+    [("gelu", WIDE), ("residual_rms", WIDE), ("rope", WIDE), ("gelu", WIDEST), ("swiglu", WIDEST),
+     ("cross_entropy", WIDEST)],
+)  # fmt: skip
+def test_wider_tiles_have_registers_for_what_they_are_chosen_for(name: str, tile):
+    sass = assembly(text(name, tile, whole=tile == WIDEST))
+    assert count("STL", sass) <= 24
 
 
 @pytest.mark.parametrize("tile", heuristic.CANDIDATES, ids=str)

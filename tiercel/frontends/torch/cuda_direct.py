@@ -10,7 +10,13 @@ from weakref import ref
 import torch
 
 from tiercel import counters
-from tiercel.frontends.torch.cuda_run import ALIGNMENT, settings, weight_of
+from tiercel.frontends.torch.cuda_run import (
+    ALIGNMENT,
+    refusals_of,
+    reporting,
+    settings,
+    weight_of,
+)
 from tiercel.frontends.torch.engine import Request
 from tiercel.frontends.torch.frozen import packed_form
 from tiercel.planner.gpu import GpuPlan
@@ -55,7 +61,10 @@ def _around_the_vendor(plan: GpuPlan, request: Request, result: torch.Tensor) ->
         return None
 
     def launch(a: Any, b: Any, bias: Any, out: torch.Tensor) -> bool:
-        prepared.run(a, b, out, bias, None)
+        refusals = refusals_of(plan, b)
+        if refusals.resting():
+            return False
+        prepared.run(a, b, out, bias, None, reporting(refusals))
         return True
 
     return launch
@@ -78,7 +87,7 @@ def _inside_the_kernel(
         else:
             form = packed_form(b, options)
             weight = None if form is None or form is not known() else form.panels
-        if weight is None or not weight.allows():
+        if weight is None or weight.refusals.resting():
             return False
         weight.multiply(a.reshape(M, K), out.view(M, N), **more, **of_b)
         if bias is not None:

@@ -18,10 +18,11 @@ import torch
 
 from tiercel.errors import TiercelValueError
 from tiercel.frontends.torch import cuda_shared
-from tiercel.frontends.torch.cuda_machine import capturing, raw_stream
+from tiercel.frontends.torch.cuda_machine import raw_stream
 from tiercel.frontends.torch.cuda_packed import Packed
 from tiercel.frontends.torch.cuda_shared import Planes
 from tiercel.frontends.torch.cuda_workspace import Layout
+from tiercel.frontends.torch.refusals import Refusals
 from tiercel.lower.accumulator import AccumulatorProgram, accumulate
 from tiercel.lower.program import lower
 from tiercel.schemes import get
@@ -32,16 +33,9 @@ if TYPE_CHECKING:
 #: Least mean magnitude of 128 elements: what float16 rounds to multiples of 2⁻²⁴.
 FLOOR = {torch.bfloat16: 2.0**-13, torch.float16: 0.0}
 
-#: Calls that are left to torch after one whose data were refused: such a call computes the product
-#: twice, and its successors' data are likely to be like it.
-REST = 256
-
 #: Launches that are kept ready. Building one takes 0.5 ms of Python; the allocator gives a model's
 #: layers the same addresses again in every step.
 MOST_READY = 1024
-
-#: One call of so many tells the host how it fared: to enqueue that takes 10 us.
-WATCHED = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,24 +64,11 @@ class FusedWeight:
         self._layouts: dict[Any, Layout] = {}
         self._shareable: set[Any] = set()
         self._ready: dict[Any, Any] = {}
-        self._refused: torch.Tensor | None = None
-        self._rest = self._calls = 0
+        self.refusals = Refusals()
 
     def allows(self) -> bool:
-        """False for ``REST`` calls after a refusal that the host has heard of; waits for nothing.
-
-        With deterministic algorithms nothing is remembered: when the host hears of a refusal is a
-        matter of timing.
-        """
-        if torch.are_deterministic_algorithms_enabled():
-            return True
-        if self._rest:
-            self._rest -= 1
-            return False
-        if self._refused is not None and self._refused.item():
-            self._refused, self._rest, self._calls = None, REST, 0
-            return False
-        return True
+        """Whether the next product may run, see ``Refusals``."""
+        return self.refusals.allows()
 
     def multiply(
         self,
@@ -115,7 +96,7 @@ class FusedWeight:
             if _is_combined_before(made) and b is None:
                 self._shareable.add(kind)
             made.run(stream)
-            self._watch(made.workspace.flags)
+            self._tell(lambda: made.workspace.flags)
             return
         shares = tracked and kind in self._shareable
         planes = cuda_shared.find(a, self, layout) if shares else None
@@ -128,9 +109,7 @@ class FusedWeight:
             launch.run_cleared(stream)
             if shares:
                 cuda_shared.keep(a, self, layout, memory)
-        self._calls += 1
-        if self._calls % WATCHED == 1:
-            self._watch(flags())
+        self._tell(flags)
 
     def _launches(
         self, kind: Any, operands: tuple[torch.Tensor, ...], layout: Layout, planes: Planes | None
@@ -177,13 +156,9 @@ class FusedWeight:
             return prepare(a, self.static.operand, out, judge=judge, memory=memory)
         return prepare(a, b, out, program=self._program, judge=judge, memory=memory)
 
-    def _watch(self, flags: torch.Tensor) -> None:
-        """Let the host see, at some later time, whether the device has refused the data."""
-        if capturing():
-            return
-        if self._refused is None:
-            self._refused = torch.zeros(1, dtype=flags.dtype, pin_memory=True)
-        self._refused.copy_(flags[:1], non_blocking=True)
+    def _tell(self, flags: Callable[[], torch.Tensor]) -> None:
+        if self.refusals.due():
+            self.refusals.tell(lambda heard: bool(heard.item()), flags()[:1])
 
 
 def _is_combined_before(launch: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from time import perf_counter
@@ -15,6 +15,7 @@ from tiercel.errors import TiercelRuntimeError
 from tiercel.frontends.torch import cuda_fused
 from tiercel.frontends.torch.cuda_machine import capturing
 from tiercel.frontends.torch.engine import Request
+from tiercel.frontends.torch.refusals import Refusals, of_site
 from tiercel.planner.gpu import GpuPlan
 
 #: What ran already, and so is compiled: key -> its plan, which the key has by address.
@@ -81,12 +82,13 @@ def why_not_now(plan: GpuPlan, request: Request) -> str:
         return "it has not run before the CUDA graph that is being captured"
     if packed is not None and packed.kind != kind:
         return f"b is packed for another kernel ({packed.kind})"
+    refused = "the data of an earlier call were refused"
     if kind == "portable":
-        return ""
+        return "" if _insisted(request) or refusals_of(plan, request.b).allows() else refused
     if a.dim() != 2 or (a.data_ptr() | b.data_ptr()) % ALIGNMENT:
         return f"its kernel takes matrices at addresses that are multiples of {ALIGNMENT}"
     if kind == "fused" and not weight_of(plan, request).allows():
-        return "the data of an earlier call were refused"
+        return refused
     return ""
 
 
@@ -122,8 +124,23 @@ def _portable(plan: GpuPlan, request: Request, out: torch.Tensor) -> None:
     b = _bare(request.b) if packed is None else packed.panels.checked()
     bias = None if request.bias is None else _bare(request.bias)
     scheme, levels, more = settings(plan, bias)
-    product(a, b, scheme, levels, out=out, **more)
+    product(a, b, scheme, levels, out=out, report=reporting(refusals_of(plan, request.b)), **more)
     finish(out, None if more["c"] is bias else bias, request.options.epilogue)
+
+
+def refusals_of(plan: GpuPlan, b: torch.Tensor) -> Refusals:
+    """Of products by a scheme around the vendor's library: each right operand has its own."""
+    return of_site((id(plan), b.data_ptr()))
+
+
+def reporting(refusals: Refusals) -> Callable[..., None]:
+    """Lets ``refusals`` hear of a product's verdict."""
+
+    def report(judge: Any, *parts: torch.Tensor) -> None:
+        if refusals.due():
+            refusals.tell(lambda heard: judge.refuses(heard.tolist()), *parts)
+
+    return report
 
 
 def run_with_summand(
@@ -141,6 +158,7 @@ def run_with_summand(
         return False
     scheme, levels, more = settings(plan, None)
     more |= {"alpha": alpha, "beta": beta, "c": _bare(c)}
+    more["report"] = reporting(refusals_of(plan, request.b))
     try:
         with _here(request.a):
             product(_bare(request.a), _bare(request.b), scheme, levels, out=out, **more)

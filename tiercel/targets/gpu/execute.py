@@ -15,6 +15,7 @@ from tiercel.lower.program import lower
 from tiercel.lower.recipe import Guard
 from tiercel.schemes import Scheme, tensor
 from tiercel.targets.gpu import check, guard, ready, steps
+from tiercel.targets.gpu.heard import Report
 from tiercel.targets.gpu.multiply import vendor
 from tiercel.targets.gpu.operand import NAMES
 from tiercel.targets.gpu.packed import Packed, version
@@ -33,6 +34,7 @@ def product(
     c: Tensor | None = None,
     workspace: int | None = None,
     guarded: bool | Guard = True,
+    report: Report | None = None,
 ) -> Tensor:
     """``alpha · a · b + beta · c`` by a scheme, on the current stream, waiting for nothing.
 
@@ -54,6 +56,7 @@ def product(
         workspace: most bytes of extra device memory. Fewer levels are then computed at once, and
             the vendor's routine is used when not even one product fits; None is no limit.
         guarded: False leaves out the check of the data, a ``Guard`` sets its limits.
+        report: gets what the guard's verdict is made of on the device, see ``heard.py``.
 
     Raises:
         TiercelTypeError: another dtype, or operands that differ in dtype or device.
@@ -65,18 +68,19 @@ def product(
     settings = (scheme, levels, alpha, beta, workspace, guarded)
     c = None if beta == 0 else c
     if out is None:
-        return _product(a, right, out, c, packed, settings)
+        return _product(a, right, out, c, packed, settings, report)
     prepared = ready.repeat(a, right, out, c, packed, settings)
     if prepared is None or _overlaps(out, a, right, c):
-        return _product(a, right, out, c, packed, settings)
+        return _product(a, right, out, c, packed, settings, report)
     with check.device(a):
-        prepared.run(a, right, out, _spread(c, out), packed)
+        prepared.run(a, right, out, _spread(c, out), packed, report)
     return out
 
 
 def _product(
-    a: Tensor, b: Tensor, out: Tensor | None, c: Tensor | None, packed: Packed | None, settings: Any
-) -> Tensor:
+    a: Tensor, b: Tensor, out: Tensor | None, c: Tensor | None, packed: Packed | None,
+    settings: Any, report: Report | None,
+) -> Tensor:  # fmt: skip
     """``product`` of operands that are not known to be in order."""
     check.operands(a, b)
     given = a, b, out, c
@@ -107,7 +111,7 @@ def _product(
                 continue
             call = _call(a2, b2, out2, c2, alpha, beta, limits, recipe, packed)
             prepared = steps.prepare(call)
-            prepared.run(a2, b2, out2, c2, packed)
+            prepared.run(a2, b2, out2, c2, packed, report)
             if out2 is out:
                 ready.remember(*given, packed, settings, prepared)
         if target is not result:

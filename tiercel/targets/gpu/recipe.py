@@ -12,8 +12,8 @@ from functools import lru_cache, reduce
 from tiercel.lower.program import Program, lower
 from tiercel.schemes import Scheme, tensor
 
-#: Sides of a plane are multiples of this many elements. The vendor's kernels load 16 bytes at a time
-#: (8 elements of 16 bits), and Triton compiles a kernel anew, for seconds, where a size is a multiple
+#: Sides of a plane are multiples of this many elements. The vendor's kernels load 16 bytes at once
+#: (8 elements of 16 bits), and Triton compiles a kernel anew, for seconds, if a size is a multiple
 #: of 8 only.
 ALIGN = 16
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from tiercel.lower.program import Product, Term
 from tiercel.lower.recipe import Guard
 from tiercel.targets.gpu import planes
+from tiercel.targets.gpu.heard import Judge, Report
 from tiercel.targets.gpu.launch import ALIGNMENT, Memory, current_stream, stand_in
 from tiercel.targets.gpu.multiply import Multiply
 from tiercel.targets.gpu.operand import NAMES, PLANE, RESULT, Operand, operand
@@ -186,10 +187,12 @@ class Prepared:
     workspace: int
     plane: torch.dtype
     record: torch.dtype | None
+    guard: Guard | None = None
 
     def run(
-        self, a: Tensor, b: Tensor, out: Tensor, c: Tensor | None, packed: Packed | None
-    ) -> None:
+        self, a: Tensor, b: Tensor, out: Tensor, c: Tensor | None, packed: Packed | None,
+        report: Report | None = None,
+    ) -> None:  # fmt: skip
         """On tensors of the layouts that this was prepared for, on the current stream."""
         records = None
         if self.record is not None:
@@ -202,6 +205,9 @@ class Prepared:
         memory, stream = Memory(tensors), current_stream(a)
         for work in self.work:
             work(memory, stream)
+        if report is not None and records is not None and self.guard is not None:
+            parts = () if packed is None else (packed.extremes,)
+            report(Judge(self.guard, records.dtype.itemsize), records, *parts)
 
 
 def as_stored(x: Tensor) -> Tensor:
@@ -226,6 +232,7 @@ def prepare(call: Call) -> Prepared:
         total,
         PLANE[dtype],
         planes.extremes_dtype(dtype) if needs_record else None,
+        call.guard,
     )
 
 

@@ -110,7 +110,8 @@ def plan(
     instance = bind(epilogue, (*lead, M, N), arrays, dtype=a.dtype)
     if tile is None:
         sms, batches = multiprocessors(device), lead[0] if lead else 1
-        tile = epilogue_tile.choose(instance, M, N, a.columns, batches, sms)
+        k_major = not oriented(b.transposed, "b")[1]
+        tile = epilogue_tile.choose(instance, M, N, a.columns, batches, sms, k_major)
     rows = [x for x in instance.partials if x.over == "row"]
     return EpiloguePlan(
         instance, staged_outputs(instance, N), tile, lead, M, N,

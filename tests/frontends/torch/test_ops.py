@@ -1,5 +1,8 @@
 """The operators keep every promise that torch.library asks of them."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch.library import opcheck
@@ -77,3 +80,13 @@ def test_every_operator_is_defined_once():
 def test_options_survive_as_text(chosen):
     options = checked_options(**chosen)
     assert decode(encode(options)) == options
+
+
+def test_the_front_end_imports_neither_the_compiler_nor_triton():
+    """They take 1.5 s, and TRITON_INTERPRET has an effect only until Triton is imported."""
+    program = (
+        "import sys, torch; before = set(sys.modules); import tiercel.frontends.torch; "
+        "print(*({'torch._dynamo', 'triton'} & (set(sys.modules) - before)))"
+    )
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (printed.returncode, printed.stdout.strip()) == (0, "")

@@ -32,7 +32,9 @@ _TAGS = (torch.Tag.pt2_compliant_tag,)
 #: Epilogues of graphs, which may outlive whatever else refers to them.
 _held: dict[str, Epilogue] = {}
 
-torch.compiler.assume_constant_result(affine)  # what traces Python must not trace tracing
+# What traces Python must not trace tracing. This is all that torch.compiler.assume_constant_result
+# does, but calling it imports torch._dynamo and Triton, 1.5 s for everyone who never compiles.
+affine._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
 
 
 def in_graph(

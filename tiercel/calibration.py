@@ -26,7 +26,7 @@ from tiercel.planner.problem import Problem
 log = logging.getLogger("tiercel")
 
 #: Version of what is measured: a change makes stored profiles obsolete.
-VERSION = 20
+VERSION = 21
 
 #: The kernels in machine cycles (AVX2, Zen 3): share of peak in deep tiles, cycles a register tile
 #: costs beside its multiplications and that one more destination adds, bytes a cycle of each stage.
@@ -38,6 +38,10 @@ READ_BYTES = 4.5
 #: On an idle machine a process gets this share of the cores. A profile measured with less is kept
 #: for so many seconds, with at least a typical scaling.
 IDLE, BUSY_PROFILE, TYPICAL = 0.85, 600, 0.75
+
+#: Sides at which NumPy's rate halves were 9 to 14 on one core and 12 to 32 on two, in quiet hours
+#: (float32, Zen 3); a disturbed measurement said 109.
+MOST_HALF = 40.0
 
 #: Packing gains this share of what multiplying gains from more cores (two cores: 1.8 of 1.9).
 PACKING = 0.95
@@ -96,6 +100,7 @@ def profile(key: str, cores: int, dtype: str) -> Machine:
         half=(0.0, 0.0, 0.0),
         half_columns=(0.0, 0.0),
         vendor_all_cores=peak,
+        half_all_cores=(0.0, 0.0, 0.0),
         scaling=1.0,
         memory_scaling=1.0,
     )
@@ -120,20 +125,33 @@ def _numpy_on_one_core(machine: Machine, dtype: str) -> Machine:
     """NumPy's product beside tiercel's, and in skinny shapes."""
     from tiercel.targets.cpu import measure
 
-    n, long, short = measure.SQUARE, measure.LONG, measure.SHORT
+    n = measure.SQUARE
     with _blas_limit(1):
         vendor = measure.vendor_share(dtype) * _predicted_gflops(machine, dtype, 1)
         square = measure.vendor_gflops(dtype, n, n, n)
-        shapes = (short, long, long), (long, short, long), (long, long, short)
-        rows = [measure.vendor_gflops(dtype, *shape) for shape in shapes]
-        columns = [measure.vendor_gflops(dtype, *shape, columns=True) for shape in shapes[:2]]
-    half, half_columns = (
-        tuple(max(0.0, short * (square / rate - 1)) for rate in rates) for rates in (rows, columns)
-    )
+        half = _halves(dtype, square)
+        half_columns = _halves(dtype, square, columns=True)[:2]  # along K nothing changes
     vendor *= 1 + sum(half) / n  # what it reaches where all sizes are large
     return _with(
-        machine, dtype, vendor=vendor, half=half, half_columns=half_columns, vendor_all_cores=vendor
+        machine, dtype, vendor=vendor, half=half, half_columns=half_columns,
+        vendor_all_cores=vendor, half_all_cores=half,
+    )  # fmt: skip
+
+
+def _halves(dtype: str, square: float, *, columns: bool = False) -> tuple[float, float, float]:
+    """Sizes at which NumPy halves the rate of a square, now, by products with one short side."""
+    from tiercel.targets.cpu import measure
+
+    long, short = measure.LONG, measure.SHORT
+    m, n, k = (
+        short * (square / measure.vendor_gflops(dtype, *shape, columns=columns) - 1)
+        for shape in ((short, long, long), (long, short, long), (long, long, short))
     )
+    return _plausible(m), _plausible(n), _plausible(k)
+
+
+def _plausible(half: float) -> float:
+    return min(max(0.0, half), MOST_HALF)
 
 
 def _on_all_cores(machine: Machine, dtype: str) -> Machine:
@@ -142,12 +160,14 @@ def _on_all_cores(machine: Machine, dtype: str) -> Machine:
 
     cores, n = machine.cores, measure.square_for(machine.cores)
     alone, own, vendor = measure.own_gflops(dtype, 1), 0.0, 0.0
+    half = machine.rates[dtype].half
     for attempt in range(TRIES):
         if attempt:
             time.sleep(SPIN)
         own = max(own, measure.own_gflops(dtype, cores))
         with _blas_limit(cores):
             vendor = max(vendor, measure.vendor_gflops(dtype, n, n, n))
+            half = _halves(dtype, vendor)
         if ALIKE[0] * vendor <= own <= ALIKE[1] * vendor:
             break
     scaling = max(1.0, min(cores, own / alone))
@@ -159,8 +179,9 @@ def _on_all_cores(machine: Machine, dtype: str) -> Machine:
     machine = _with(machine, dtype, scaling=scaling, memory_scaling=max(1.0, PACKING * scaling))
     predicted = _predicted_gflops(machine, dtype, cores)
     # A NumPy that stays this slow was disturbed: believing it would lose to the real one.
-    share = max(vendor / own, 1 / ALIKE[1]) * (1 + sum(machine.rates[dtype].half) / n)
-    return _with(machine, dtype, vendor_all_cores=share * predicted)
+    half = tuple(map(max, half, machine.rates[dtype].half))  # more cores, no more memory
+    share = max(vendor / own, 1 / ALIKE[1]) * (1 + sum(half) / n)
+    return _with(machine, dtype, vendor_all_cores=share * predicted, half_all_cores=half)
 
 
 def _with(machine: Machine, dtype: str, **rates: Any) -> Machine:

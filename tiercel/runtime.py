@@ -160,7 +160,7 @@ def measure_again(dtypes: tuple[str, ...] = DTYPES) -> Machine:
 
 def _nothing_measured(reason: str = "") -> Machine:
     """A machine without kernels of ours; its rates are only there to be printed."""
-    rates = Rates(1, 1, 0, 0, 1, 1, 1, 1, 1, 1, (0, 0, 0), (0, 0), 1, 1, 1)
+    rates = Rates(1, 1, 0, 0, 1, 1, 1, 1, 1, 1, (0, 0, 0), (0, 0), 1, (0, 0, 0), 1, 1)
     return Machine(
         name="", isa="", cores=1, l1=0, l2=0, l3=0, tiles={},
         rates={"float32": rates, "float64": rates}, fingerprint="", measured=False,

@@ -9,8 +9,8 @@ from tiercel.planner.machine import Machine, Rates
 #: One core of an AVX2 machine: NumPy at 90 % of the peak, both kernels as measured on Zen 3.
 USUAL = Rates(
     peak=100, kernel=0.97, tile=14, update=11, sum_a=40, sum_b=40, stage=9, store=7, read=14,
-    vendor=90, half=(12, 12, 12), half_columns=(12, 12), vendor_all_cores=340, scaling=3.8,
-    memory_scaling=2.5,
+    vendor=90, half=(12, 12, 12), half_columns=(12, 12), vendor_all_cores=340,
+    half_all_cores=(12, 12, 12), scaling=3.8, memory_scaling=2.5,
 )  # fmt: skip
 
 TILES = {"float32": Tile(6, 16, 8, 4), "float64": Tile(6, 8, 8, 8)}
@@ -34,5 +34,5 @@ def with_rates(machine: Machine, **rates: Any) -> Machine:
 #: Additions and write-back cost nothing and NumPy is slow: every level pays off at any size.
 EAGER = with_rates(
     MACHINE, tile=0, update=0, sum_a=1e6, sum_b=1e6, stage=1e6, store=1e6,
-    vendor=10, half=(0, 0, 0), half_columns=(0, 0),
+    vendor=10, half=(0, 0, 0), half_columns=(0, 0), half_all_cores=(0, 0, 0),
 )  # fmt: skip

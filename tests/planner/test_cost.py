@@ -86,6 +86,13 @@ def test_columns_are_the_vendors_trouble_too():
     assert vendor_seconds(a, machine) > vendor_seconds(b, machine) > vendor_seconds(rows, machine)
 
 
+def test_short_sides_hold_up_more_threads_for_longer():
+    machine = with_rates(MACHINE, half_all_cores=(30, 12, 12))
+    one, all_cores = (Problem(64, 2000, 2000, threads=t) for t in (1, 4))
+    assert vendor_seconds(one, machine) == vendor_seconds(one, MACHINE)
+    assert vendor_seconds(all_cores, machine) > 1.2 * vendor_seconds(all_cores, MACHINE)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_threads_share_the_work(name: str):
     one, four = (seconds(Problem(2000, 2000, 2000, threads=t), name) for t in (1, 4))

@@ -28,6 +28,11 @@ MARGIN, CLASSICAL_MARGIN, SCHEME_MARGIN = 1.04, 1.02, 1.005
 #: scatter so much that the run-time guard (``accuracy.SCALE_LIMIT``) would refuse them.
 SHORTEST_SEGMENT = 64
 
+#: Up to this depth a product is mostly about C, and NumPy's time per element of it, measured at a
+#: depth of 32, is put too high: 788 × 2168 × 9 takes 0.6 of what is predicted, and the own kernel,
+#: predicted to be as fast, 1.7 times as long. (Halves, which NumPy has no BLAS for, are not left.)
+SHALLOW = 16
+
 
 def make_plan(problem: Problem, machine: Machine) -> Plan:
     """The plan for a problem with M, N, K ≥ 1.
@@ -101,6 +106,8 @@ def _candidate(problem: Problem, machine: Machine, algorithm: Algorithm) -> Cand
     limit = accuracy.bound(problem.accuracy)
     if growth > limit + 1e-9:
         rejected = f"error growth {growth:.1f} over the allowed {limit:g}"
+    elif problem.K <= SHALLOW and problem.storage == problem.compute:
+        rejected = f"K {problem.K} is left to NumPy, up to {SHALLOW}"
     elif algorithm.scheme and problem.K // algorithm.scheme.k < SHORTEST_SEGMENT:
         rejected = (
             f"K {problem.K} is too short to judge the scales of {algorithm.scheme.k} segments"

@@ -44,7 +44,11 @@ HIDDEN = 4
 def vendor_seconds(problem: Problem, machine: Machine) -> float:
     """NumPy's product: near its peak where all sizes are large."""
     rates = machine.rates[problem.compute]
-    half_m, half_n, half_k = rates.half
+    crowd = (problem.threads - 1) / max(1, machine.cores - 1)  # 0: one thread, 1: all cores
+    half_m, half_n, half_k = (
+        one + (every - one) * crowd
+        for one, every in zip(rates.half, rates.half_all_cores, strict=True)
+    )
     if problem.layout_b != "row":
         half_m = max(half_m, rates.half_columns[0])
     if problem.layout_a != "row":
@@ -54,7 +58,7 @@ def vendor_seconds(problem: Problem, machine: Machine) -> float:
     peak = rates.vendor
     if many:
         gain = rates.vendor_all_cores / rates.vendor
-        peak *= 1 + (gain - 1) * (problem.threads - 1) / max(1, machine.cores - 1)
+        peak *= 1 + (gain - 1) * crowd
     if problem.storage in ("float16", "bfloat16"):
         return problem.flops / 1e9  # NumPy converts or loops: about 1 GFLOP/s
     copies = problem.itemsize * (problem.M * problem.K + problem.K * problem.N)

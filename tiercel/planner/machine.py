@@ -25,7 +25,8 @@ class Rates:
     from memory.
     ``vendor``: GFLOP/s of NumPy's BLAS on large squares; ``half``: sizes (M, N, K) at which it
     reaches half of that along each dimension, ``half_columns`` (M, N) where B, or A, lies by
-    columns; ``vendor_all_cores``: with all cores.
+    columns; ``vendor_all_cores``, ``half_all_cores``: with all cores, which share the memory that
+    short sides wait for.
     ``scaling``, ``memory_scaling``: speed-up of tiercel's multiplications, and of its packing, with
     all cores.
     """
@@ -43,6 +44,7 @@ class Rates:
     half: tuple[float, float, float]
     half_columns: tuple[float, float]
     vendor_all_cores: float
+    half_all_cores: tuple[float, float, float]
     scaling: float
     memory_scaling: float
 
@@ -92,17 +94,18 @@ class Machine:
         """Inverse of :meth:`to_json`. Raises ``ValueError``, ``KeyError`` or ``TypeError``."""
         data = json.loads(text)
         data["tiles"] = {k: Tile(**v) for k, v in data["tiles"].items()}
-        data["rates"] = {
-            k: Rates(**{**v, "half": tuple(v["half"]), "half_columns": _half_columns(v)})
-            for k, v in data["rates"].items()
-        }
+        data["rates"] = {k: Rates(**{**v, **_halves(v)}) for k, v in data["rates"].items()}
         return cls(**data)
 
 
-def _half_columns(rates: Mapping[str, Any]) -> tuple[float, float]:
-    """As measured; or those of rows, from before the two were told apart."""
-    half_m, half_n = rates.get("half_columns", rates["half"][:2])
-    return half_m, half_n
+def _halves(rates: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
+    """As measured; or those of rows on one core, from before the others were told apart."""
+    half = tuple(rates["half"])
+    return {
+        "half": half,
+        "half_columns": tuple(rates.get("half_columns", half[:2])),
+        "half_all_cores": tuple(rates.get("half_all_cores", half)),
+    }
 
 
 def cached(

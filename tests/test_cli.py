@@ -55,6 +55,22 @@ def test_bench_options_reach_the_cases(measured: list):
     assert measured[0]["seconds"] == 5
 
 
+def test_bench_resumes_what_a_file_lacks(measured: list, tmp_path: Path):
+    data = str(tmp_path / "out.json")
+    assert invoke("bench", "--shapes", "64", "--threads", "1", "--json", data).exit_code == 0
+    more = ["--shapes", "64,32", "--threads", "1", "--json", data, "--resume"]
+    assert invoke("bench", *more, "--pause-after", "5").exit_code == 0
+    assert [case.label for case in measured[1]["cases"]] == ["32³"]
+    assert measured[1]["pause_after"] == 5
+    assert [r.case.label for r in read_json(Path(data)).cases] == ["64³", "32³"]
+
+
+def test_bench_resumes_a_file_only(measured: list):
+    result = invoke("bench", "--shapes", "64", "--resume")
+    assert result.exit_code != 0
+    assert "name it with --json" in result.output + result.stderr
+
+
 def test_random_shapes_meet_numpy_only(measured: list):
     assert invoke("bench", "--shapes", "random:7", "--seed", "3").exit_code == 0
     assert measured[0]["libraries"] == ["tiercel", "numpy"]

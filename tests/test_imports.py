@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "planner": {"lower", "schemes", *SERVICES},
     "targets": {"lower", "schemes", *SERVICES},
     "counters": {"planner"},  # which plans ran
-    "shortcut": {*BELOW_API},  # calls like earlier ones
+    "shortcut": {"counters", *BELOW_API},  # calls like earlier ones
     "calibration": BELOW_API,  # measures targets for the planner
     "runtime": {"calibration", "counters", *BELOW_API},  # wires planner and targets
     "epilogues": {"lower"},  # what users write epilogues with

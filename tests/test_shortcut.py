@@ -61,6 +61,36 @@ def test_a_bad_out_is_still_explained():
     assert shortcut_calls[0] == untimed
 
 
+def test_products_that_are_never_planned_are_remembered_without_a_plan():
+    rng = np.random.default_rng(0)
+    a, b, v = rng.random((8, 3000)), rng.random((3000, 20)), rng.random(3000)
+    tiercel.matmul(operands()[0], operands()[1], scheme="vendor")
+    last, untimed = tiercel.last_plan(), shortcut_calls[0]
+    for x, y in ((a, b), (a, v), (np.stack([a] * 3), np.stack([b] * 3))):
+        tiercel.matmul(x, y)
+        assert KNOWN[x.shape, y.shape, x.strides, y.strides].plan is None
+        np.testing.assert_array_equal(tiercel.matmul(x, y), np.matmul(x, y))
+        with pytest.raises(tiercel.TiercelValueError):
+            tiercel.matmul(x, y, out=np.zeros((2, 2)))
+    assert tiercel.last_plan() is last
+    assert shortcut_calls[0] == untimed
+
+
+@pytest.mark.parametrize("shape", [((300, 1), (1, 400)), ((40, 3, 300), (300, 20))])
+def test_what_a_better_way_than_numpys_exists_for_is_not_remembered(shape: tuple):
+    a, b = map(np.ones, shape)
+    tiercel.matmul(a, b)
+    assert (a.shape, b.shape, a.strides, b.strides) not in KNOWN
+
+
+def test_options_take_the_long_way():
+    a, b = operands()
+    leave_to_numpy(a, b)
+    untimed = shortcut_calls[0]
+    np.testing.assert_array_equal(tiercel.matmul(a, b, scheme="vendor"), a @ b)
+    assert shortcut_calls[0] == untimed
+
+
 def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(shortcut, "MOST_KNOWN", 4)
     for size in range(300, 320):

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from tiercel.counters import here, shortcut_calls
 from tiercel.errors import (
     TiercelError,
     TiercelRuntimeError,
@@ -18,7 +17,7 @@ from tiercel.errors import (
     TiercelValueError,
 )
 from tiercel.options import DEFAULT, Options, checked_options
-from tiercel.shortcut import KNOWN
+from tiercel.shortcut import known_first
 from tiercel.terms import as_given, surrounded
 
 
@@ -39,17 +38,10 @@ def _torch_frontend() -> Any:
 #: by nobody here: where an array of its type exists, it is imported already.
 _FRONTENDS = {"numpy": _numpy_frontend, "torch": _torch_frontend}
 
-#: Operands of at most this many bytes each go straight to NumPy. Square, that is 128^3 in float32,
-#: 90^3 in float64, 64^3 in complex128: 30 to 50 us, where no plan saves more than its own look-up.
-TINY = 64 * 1024
-
-#: Product of the operands' bytes from which an outer product (K = 1) is worth the way to a faster
-#: routine than NumPy's: 256 x 256 in float32, 0.15 ms.
-OUTER = 1 << 20
-
-_ndarray, _float16, _matmul = np.ndarray, np.dtype(np.float16), np.matmul
+_ndarray = np.ndarray
 
 
+@known_first
 def matmul(
     a: Any,
     b: Any,
@@ -146,29 +138,6 @@ def matmul(
         and not batch_invariant and not verify and target is None
         and c is None and alpha is None and beta is None and not operands
     )  # fmt: skip
-    if (
-        plain and type(a) is _ndarray and type(b) is _ndarray
-        and (out is None or type(out) is _ndarray)
-    ):  # fmt: skip
-        if a.nbytes <= TINY and b.nbytes <= TINY and a.dtype is not _float16:
-            try:
-                if len(b) > 1 or a.nbytes * b.nbytes < OUTER:
-                    return _matmul(a, b, out)
-            except (TypeError, ValueError):
-                pass  # The long way finds the same fault and explains it.
-        known = KNOWN.get((a.shape, b.shape, a.strides, b.strides))
-        if known is not None and known.a is a.dtype and known.b is b.dtype:
-            if known.run is not None:
-                product = known.run(a, b, out)
-                if product is not None:
-                    return product
-            else:  # written out here: one more function costs 8 us where the caches are cold
-                here.plan = known.plan
-                shortcut_calls[0] += 1
-                try:
-                    return _matmul(a, b, out)
-                except (TypeError, ValueError):  # an out that does not fit
-                    shortcut_calls[0] -= 1
     try:
         after = None
         if not plain and not (
@@ -436,10 +405,9 @@ def numpy_matmul(
     [[1.0, 2.0], [3.0, 4.0]]
     """
     checked_options(None, accuracy, workspace, scheme, threads)
-    product = partial(
-        matmul, accuracy=accuracy, workspace=workspace, scheme=scheme, threads=threads
-    )
-    return _numpy_frontend().numpy_matmul(product)
+    named = {"accuracy": accuracy, "workspace": workspace, "scheme": scheme, "threads": threads}
+    asked = {name: value for name, value in named.items() if value is not None}
+    return _numpy_frontend().numpy_matmul(partial(matmul, **asked))
 
 
 def plan(

@@ -4,7 +4,7 @@ import pytest
 
 from tests.bench.sample import case_result, sample_results
 from tiercel.bench.case import Case
-from tiercel.bench.results import read_json, write_json
+from tiercel.bench.results import Peak, joined, read_json, write_json
 from tiercel.bench.summary import bars_met, summarise_ratios
 from tiercel.errors import TiercelValueError
 
@@ -53,3 +53,22 @@ def test_summary_leaves_short_calls_out():
 
 def test_bars_are_counted():
     assert bars_met(sample_results().cases) == (0, 1)
+
+
+def test_parts_of_a_run_are_joined():
+    first = sample_results(date="Monday", overhead=())
+    again = case_result(Case(512, 512, 512, group="squares"), 1e-3, numpy=2e-3)
+    new = case_result(Case(64, 64, 64), 1e-5, numpy=1e-5)
+    second = sample_results(
+        command="tiercel bench --shapes 64", date="Tuesday", cases=(again, new),
+        peaks=(Peak("float32", 1, 97.0), Peak("float32", 2, 190.0)), notes=("a note",),
+    )  # fmt: skip
+    whole = joined(first, second)
+    assert whole.command == "tiercel bench --shapes quick && tiercel bench --shapes 64"
+    assert [r.case for r in whole.cases] == [*(r.case for r in first.cases), new.case]
+    assert [r.date for r in whole.cases] == ["Tuesday", *["Monday"] * 6, "Tuesday"]
+    assert whole.cases[0].ratio == again.ratio
+    assert whole.peaks == (Peak("float32", 1, 98.0), Peak("float32", 2, 190.0))
+    assert whole.seconds == 140.0
+    assert whole.overhead == second.overhead
+    assert whole.notes == ("mkl not found (pip install mkl)", "a note")

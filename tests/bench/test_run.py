@@ -100,6 +100,13 @@ def test_cases_are_grouped_by_threads_and_ordered_by_size(measured):
     assert order == [(1, 8), (1, 16), (2, 16)]
 
 
+def test_no_case_is_begun_after_the_pause(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(run, "Crew", FakeCrew)
+    record = run.Record()
+    run.measure([Case(8, 8, 8)], list(SECONDS), record, seconds=0, pause_after=0)
+    assert record.cases == []
+
+
 def test_a_peer_that_cannot_prepare_is_noted_and_left_out(measured):
     record = measured({("blis", "prepare"): RequestFailed("blis: no memory")})
     assert [t.library for t in record.cases[0].timings] == ["tiercel", "numpy"]

@@ -25,9 +25,10 @@ from tiercel.bench.environment import (
 from tiercel.bench.html import write_html
 from tiercel.bench.optional import require
 from tiercel.bench.picture import svg_text, write_picture
-from tiercel.bench.results import Results, write_json
+from tiercel.bench.results import Results, joined, read_json, write_json
 from tiercel.bench.roster import choose_libraries
 from tiercel.bench.table import render
+from tiercel.errors import TiercelValueError
 
 FILE_WIDTH = 160  # characters of the table when it goes to a file or a pipe
 BUSY_LOAD = 0.7
@@ -49,6 +50,16 @@ SHAPES_HELP = (
 @click.option("--seed", default=0, show_default=True, help="Of the data and the random shapes.")
 @click.option("--plot", type=OUTPUT, help="Write a picture (png, svg, pdf).")
 @click.option("--json", "json_path", type=OUTPUT, help="Write the results.")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Measure only what the --json file lacks, and add it there.",
+)
+@click.option(
+    "--pause-after",
+    type=click.FloatRange(0),
+    help="Begin no further case after so many seconds; --resume measures the rest.",
+)
 @click.option("--html", "html_path", type=OUTPUT, help="Write a self-contained page.")
 def bench(
     texts: Sequence[str],
@@ -61,6 +72,8 @@ def bench(
     seed: int,
     plot: Path | None,
     json_path: Path | None,
+    resume: bool,
+    pause_after: float | None,
     html_path: Path | None,
 ) -> None:
     """Measure tiercel against every BLAS found on this machine.
@@ -72,6 +85,11 @@ def bench(
     if plot:
         require("matplotlib", "--plot")
     cases, deserved = _cases(texts, seed, dtypes, threads, layouts, static_b)
+    earlier = _earlier(json_path, resume)
+    if earlier:
+        known = {result.case for result in earlier.cases}
+        rest = [case for case in cases if case not in known]
+        deserved, cases = deserved * len(rest) / len(cases), rest
     libraries, missing = choose_libraries(_peer_names(peers, texts))
     record = run.Record(notes=[*missing, *_shell_notes(), *_load_notes()])
     start = time.monotonic()
@@ -84,13 +102,25 @@ def bench(
                 record,
                 seconds=deserved if seconds is None else seconds,
                 seed=seed,
+                pause_after=pause_after,
                 on_progress=lambda p: bar.update(task, completed=p.done, description=p.label),
             )
     except KeyboardInterrupt:
-        record.note(f"interrupted after {len(record.cases)} of {len(cases)} cases")
+        console.print(f"interrupted after {len(record.cases)} of {len(cases)} cases")
     results = _results(record, seed, time.monotonic() - start)
+    if earlier:
+        results = joined(earlier, results)
     console.print(render(results, console.width))
     _write(results, plot, json_path, html_path, console)
+
+
+def _earlier(path: Path | None, resume: bool) -> Results | None:
+    """What a run that is resumed has already."""
+    if not resume:
+        return None
+    if path is None:
+        raise TiercelValueError("--resume continues a file of results: name it with --json")
+    return read_json(path) if path.exists() else None
 
 
 def _cases(

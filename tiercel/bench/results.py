@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from tiercel.bench.timing import Spread
 from tiercel.errors import TiercelValueError
 
 FORMAT = 1
+AND = " && "  # between the commands of a run in parts
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,15 @@ class Timing:
 
 @dataclass(frozen=True)
 class CaseResult:
-    """All libraries on one case; ``plan`` is tiercel's own account of what it chose."""
+    """All libraries on one case; ``plan`` is tiercel's own account of what it chose.
+
+    ``date``: when it was measured, where the results come from several runs.
+    """
 
     case: Case
     timings: tuple[Timing, ...]
     plan: dict[str, Any] | None = None
+    date: str = ""
 
     def of(self, library: str) -> Timing | None:
         """The timing of a library, or None if it has none."""
@@ -86,7 +91,11 @@ class Peak:
 
 @dataclass(frozen=True)
 class Results:
-    """A whole run. ``seconds`` is its wall time; ``command`` reproduces it."""
+    """A whole run. ``seconds`` is its wall time; ``command`` reproduces it.
+
+    A run may have been made in parts (`joined`): ``command`` lists them, each case has the date of
+    its own part, and ``date`` and ``machine`` are the last one's.
+    """
 
     command: str
     date: str
@@ -132,9 +141,30 @@ def read_json(path: Path) -> Results:
     return Results(**data)
 
 
+def joined(earlier: Results, later: Results) -> Results:
+    """One run of two parts. A case that both have is the later one's; a peak is the higher one."""
+    dated = [replace(result, date=result.date or earlier.date) for result in earlier.cases]
+    dated += [replace(result, date=result.date or later.date) for result in later.cases]
+    peaks: dict[tuple[str, int], float] = {}
+    for peak in (*earlier.peaks, *later.peaks):
+        key = (peak.dtype, peak.threads)
+        peaks[key] = max(peak.gflops, peaks.get(key, 0.0))
+    commands = dict.fromkeys((*earlier.command.split(AND), later.command))
+    return replace(
+        later,
+        command=AND.join(commands),
+        seconds=earlier.seconds + later.seconds,
+        libraries=earlier.libraries | later.libraries,
+        cases=tuple({result.case: result for result in dated}.values()),
+        peaks=tuple(Peak(*key, rate) for key, rate in peaks.items()),
+        overhead=later.overhead or earlier.overhead,
+        notes=tuple(dict.fromkeys((*earlier.notes, *later.notes))),
+    )
+
+
 def _case_result(entry: dict[str, Any]) -> CaseResult:
     timings = tuple(_timing(timing) for timing in entry["timings"])
-    return CaseResult(Case(**entry["case"]), timings, entry["plan"])
+    return CaseResult(Case(**entry["case"]), timings, entry["plan"], entry.get("date", ""))
 
 
 def _timing(entry: dict[str, Any]) -> Timing:

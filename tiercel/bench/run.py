@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -51,6 +52,7 @@ def measure(
     seconds: float,
     seed: int = 0,
     overhead: bool = True,
+    pause_after: float | None = None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> None:
     """Measure every library on every case within about ``seconds``, filling ``record``.
@@ -58,13 +60,17 @@ def measure(
     Cases of one thread count share a crew of worker processes. Each case may use an equal share of
     the time that is left, so small cases hand theirs on to large ones; every case gets at least
     three rounds even if that takes longer, and more where tiercel then seems slower than a peer.
+    After ``pause_after`` seconds no further case is begun.
     Where tiercel calls NumPy's own product, the two are compared within one process.
     """
     order = random.Random(seed)
     ordered = sorted(cases, key=lambda case: (case.threads, case.flops))
     deadline = time.monotonic() + seconds
+    pause = math.inf if pause_after is None else time.monotonic() + pause_after
     done = 0
     for threads, group in groupby(ordered, key=lambda case: case.threads):
+        if time.monotonic() > pause:
+            return
         on_progress(Progress(done, len(ordered), "measuring the machine"))
         if TIERCEL in libraries:
             measure_machine(threads)
@@ -72,6 +78,8 @@ def measure(
         with Crew(list(libraries), threads) as crew:
             record.versions |= {name: w.version for name, w in crew.workers.items()}
             for case in group:
+                if time.monotonic() > pause:
+                    break
 
                 def on_round(number: int, base: int = done, case: Case = case) -> None:
                     part = number / (number + 3)  # the number of rounds is not known beforehand

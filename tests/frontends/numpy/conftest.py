@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tiercel import api, shortcut
+from tiercel import shortcut
 from tiercel.frontends.numpy import batch, packed, product, repeated
 from tiercel.targets import vendor
 
@@ -22,7 +22,7 @@ def no_shortcuts() -> Iterator[None]:
 @pytest.fixture
 def plan_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """No product is too small to be planned."""
-    monkeypatch.setattr(api, "TINY", -1)
+    monkeypatch.setattr(shortcut, "TINY", -1)
     monkeypatch.setattr(batch, "unplanned", lambda dtype: (0, 0))
 
 

@@ -82,7 +82,15 @@ def _as_one_product(
     return rows, matrix, target
 
 
+def is_never_planned(a: NDArray, b: NDArray, shape: ProductShape, dtype: np.dtype) -> bool:
+    """Whether ``a @ b`` with default options is one call of ``np.matmul``, on any machine."""
+    if dtype.itemsize == 2 or shape.K == 1 or (shape.batch and as_shared_matrix(b) is not None):
+        return False
+    return _is_for_numpy(shape.M, shape.N, shape.K, dtype, batched=bool(shape.batch))
+
+
 def _is_for_numpy(M: int, N: int, K: int, dtype: np.dtype, batched: bool) -> bool:
+    """Whether NumPy multiplies an M × K by a K × N matrix, one or each of a batch, unplanned."""
     one, each = unplanned(dtype)
     work = M * N * K
     if work < (each if batched else one):

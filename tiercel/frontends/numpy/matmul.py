@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tiercel.frontends.numpy.batch import batched_product
+from tiercel.frontends.numpy.batch import batched_product, is_never_planned
 from tiercel.frontends.numpy.epilogue import as_bias, check_epilogue
 from tiercel.frontends.numpy.numpys_own import numpys_own
 from tiercel.frontends.numpy.operands import as_operand, as_plain_array, product_dtypes
@@ -21,7 +21,8 @@ from tiercel.frontends.numpy.shapes import (
     without_matrix_axes,
 )
 from tiercel.frontends.numpy.verify import bare_then_mapped, needs_bare_product
-from tiercel.options import Options
+from tiercel.options import DEFAULT, Options
+from tiercel.shortcut import Known, keep
 
 
 def matmul(a: Any, b: Any, out: Any, bias: Any, options: Options) -> Any:
@@ -49,6 +50,10 @@ def matmul(a: Any, b: Any, out: Any, bias: Any, options: Options) -> Any:
     if dtype is None:
         what = f"operands of dtypes {x.dtype} and {y.dtype}"
         return numpys_own(x, y, out, bias, options, what)
+
+    plain = options is DEFAULT and bias is None and x is a and y is b
+    if plain and is_never_planned(x, y, shape, dtype):
+        keep(Known(None, x.dtype, y.dtype, None), x, y)
 
     check_epilogue(options.epilogue, dtype)
     vector = as_bias(bias, shape.N, dtype)

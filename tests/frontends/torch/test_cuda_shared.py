@@ -28,13 +28,14 @@ def ran(monkeypatch):
     monkeypatch.setattr(cuda_shared, "_last", {})
     monkeypatch.setattr(driver, "clear_words", lambda address, words, stream: None)
 
-    def prepare(a, operand, out, judge, memory=None):
+    def prepare(a, operand, out, judge, memory=None, combining=None):
         arrays = len(fused_product.Workspace._fields)
         halves = (a.new_empty(a.numel() + i, dtype=torch.float16) for i in range(arrays - 1))
         made = memory or fused_product.Workspace(*halves, a.new_zeros(4, dtype=torch.int32))
-        names = [*operand.before, "product", *operand.after]
+        inside = operand.inside and combining is None
+        names = ["product", *GUARD, "repair"] if inside else [*GUARD, "product", "repair"]
         launches = [Step(name, steps) for name in names]
-        n = len(operand.before)
+        n = names.index("product")
 
         def run(stream):
             for launch in launches:
@@ -52,21 +53,18 @@ def ran(monkeypatch):
     return steps
 
 
+GUARD = ["planes", "verdict"]
+
+
 def weight(program="winograd", inside=False):
-    guard = ["planes", "verdict"]
-    operand = SimpleNamespace(
-        lowered=SimpleNamespace(program=program),
-        before=[] if inside else guard,
-        after=[*(guard if inside else []), "repair"],
-    )
+    operand = SimpleNamespace(lowered=SimpleNamespace(program=program), inside=inside)
     return cuda_fused.FusedWeight(SimpleNamespace(operand=operand, judge=None))
 
 
-def multiply(w, x, ran, times=1, **more):
+def multiply(w, x, ran, columns=8):
     """What the product of x (..., K) launches."""
-    for _ in range(times):
-        ran.clear()
-        w.multiply(x.reshape(-1, x.shape[-1]), torch.empty(6, 8), tracked=True, **more)
+    ran.clear()
+    w.multiply(x.reshape(-1, x.shape[-1]), torch.empty(6, columns), tracked=True)
     return list(ran)
 
 
@@ -145,10 +143,18 @@ def test_nothing_is_shared_with_a_captured_graph_or_in_inference_mode(used, ran,
         assert [multiply(w, y, ran) for w in used] == [ALONE] * 3
 
 
-def test_a_kernel_that_combines_by_itself_shares_nothing(used, ran):
+def test_a_weight_of_other_columns_reads_the_same_planes(used, ran):
+    x = begin(used, ran)
+    multiply(used[1], x.clone(), ran, columns=4)
+    assert multiply(used[0], x, ran) == ALONE
+    assert multiply(used[1], x, ran, columns=4) == SHARED
+
+
+def test_planes_of_a_kernel_that_combines_meanwhile(used, ran):
     x = begin(used, ran)
     inside = weight(inside=True)
-    multiply(used[0], x, ran)
     for _ in range(2):
         assert multiply(inside, x, ran) == ["product", "planes", "verdict", "repair"]
     assert multiply(used[1], x, ran) == SHARED
+    assert multiply(used[1], x, ran) == ALONE
+    assert multiply(inside, x, ran) == SHARED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from tiercel.options import Options
 from tiercel.planner.plan import Plan
 from tiercel.planner.problem import Problem
 from tiercel.runtime import execute, plan_for
+from tiercel.targets.cpu import openmp
 from tiercel.targets.cpu.threads import allowed
 
 #: In float32 torch needs 0.2 ms for this much, and no plan was seen to gain below it; its 16-bit
@@ -109,8 +111,20 @@ def _plan(product: Product, options: Options, threads: int, packed_for: str | No
     return batch_invariant_plan(problem) if options.batch_invariant else plan_for(problem)
 
 
+@cache
+def torchs_threads() -> openmp.Runtime | None:
+    """The OpenMP runtime that torch's operators run on; None where it cannot be had."""
+    folder = Path(torch.__file__).parent / "lib"
+    return openmp.of_library(str(folder / "libtorch_cpu.so"))
+
+
 def run(plan: Plan, request: Request, out: torch.Tensor) -> None:
     """See ``Engine``."""
+    with openmp.lent(torchs_threads()):
+        _run(plan, request, out)
+
+
+def _run(plan: Plan, request: Request, out: torch.Tensor) -> None:
     a, b, bias = request.a.detach(), request.b.detach(), request.bias
     # The kernels take a bias in the dtype that they compute in.
     vector = None if bias is None else as_array(bias.float() if bias.itemsize == 2 else bias)

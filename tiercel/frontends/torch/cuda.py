@@ -28,7 +28,7 @@ from tiercel.frontends.torch.cuda_packed import Packed
 from tiercel.frontends.torch.engine import Product, Request
 from tiercel.options import Options
 from tiercel.planner.gpu import GpuPlan, make_plan
-from tiercel.planner.gpu.variants import FUSED, PORTABLE
+from tiercel.planner.gpu.variants import considered
 from tiercel.planner.plan import Plan
 from tiercel.planner.problem import Problem
 from tiercel.planner.winners import applied
@@ -157,10 +157,10 @@ def pack(w: torch.Tensor, options: Options) -> Packed:
     """See ``Engine``: by the plan for ``PACKED_ROWS`` rows; waits for the device."""
     (N, K), b = w.shape, w.detach().t()
     product = Product.of_rows(PACKED_ROWS, w, bias=False)
-    names = [options.scheme] if options.scheme is not None else _packable(w.dtype)
+    names = [options.scheme] if options.scheme is not None else _packable(w)
     plans = [_plan(product, options, w.get_device(), name) for name in names]
-    best = min(plans, key=lambda made: made.chosen.seconds)
-    if best.chosen.algorithm == "vendor" or 0 in (N, K):
+    best = min(plans, key=lambda made: made.chosen.seconds, default=None)
+    if best is None or best.chosen.algorithm == "vendor" or 0 in (N, K):
         return Packed("vendor", None, 0)
     variant = best.chosen.variant
     if variant.kind == "fused":
@@ -168,5 +168,8 @@ def pack(w: torch.Tensor, options: Options) -> Packed:
     return cuda_packed.pack(b, best.chosen.algorithm, variant)
 
 
-def _packable(dtype: torch.dtype) -> tuple[Any, ...]:
-    return (FUSED,) if dtype.itemsize == 2 else PORTABLE
+def _packable(w: torch.Tensor) -> tuple[str, ...]:
+    """The schemes that a weight may be packed for."""
+    if w.dtype.itemsize != 2:
+        return considered(str(w.dtype).removeprefix("torch."))
+    return tuple(machine_for(w.get_device(), w.dtype).fused)

@@ -62,13 +62,8 @@ class FusedWeight:
     def __init__(self, static: Static, program: AccumulatorProgram | None = None) -> None:
         self.static, self._program = static, program
         self._layouts: dict[Any, Layout] = {}
-        self._shareable: set[Any] = set()
         self._ready: dict[Any, Any] = {}
         self.refusals = Refusals()
-
-    def allows(self) -> bool:
-        """Whether the next product may run, see ``Refusals``."""
-        return self.refusals.allows()
 
     def multiply(
         self,
@@ -93,13 +88,11 @@ class FusedWeight:
         if layout is None:
             made = self._prepared(a, out, b, any_scale, None)
             self._layouts[kind] = Layout.of(made.workspace)
-            if _is_combined_before(made) and b is None:
-                self._shareable.add(kind)
             made.run(stream)
             self._tell(lambda: made.workspace.flags)
             return
-        shares = tracked and kind in self._shareable
-        planes = cuda_shared.find(a, self, layout) if shares else None
+        shares = tracked and b is None
+        planes = cuda_shared.find(a, self) if shares else None
         launch, memory, flags = self._launches(kind, operands, layout, planes)
         if planes is not None:
             for step in (launch.before[-1], launch.multiply, *launch.after):
@@ -117,7 +110,8 @@ class FusedWeight:
         """The launches of a call, its memory from torch, and how to get at its flags.
 
         They are found by the addresses of all that they touch. ``planes``: those that another
-        product of a has made, with its flags.
+        product of a has made, with its flags; then the kernel is the one that reads planes which
+        are there, and only its verdict comes before.
         """
         memory = (layout if planes is None else layout.without_planes).allocate(operands[0])
         shared = memory if planes is None else planes.memory
@@ -125,19 +119,22 @@ class FusedWeight:
         launch = self._ready.get(place)
         if launch is None:
             from tiercel.targets.hopper.fused_product import Workspace
+            from tiercel.targets.hopper.fused_schedule import Combining
 
+            combining = None
             if planes is None:
                 arrays = layout.arrays(memory)
             else:
-                arrays = layout.without_planes.arrays(memory)
-                arrays[0], arrays[-1] = layout.array(shared, 0), layout.array(shared, -1)
+                arrays, combining = layout.without_planes.arrays(memory), Combining("before")
+                arrays[0], arrays[-1] = planes.array(0), planes.array(-1)
             a, out, *b = operands
-            any_scale = kind[-2]
-            made = self._prepared(a, out, b[0] if b else None, any_scale, Workspace(*arrays))
+            any_scale, space = kind[-2], Workspace(*arrays)
+            made = self._prepared(a, out, b[0] if b else None, any_scale, space, combining)
             if len(self._ready) >= MOST_READY:
                 self._ready.clear()
             launch = self._ready[place] = made.addresses_only()
-        return launch, memory, lambda: layout.array(shared, -1)
+        owner = layout if planes is None else planes.layout
+        return launch, memory, lambda: owner.array(shared, -1)
 
     def _prepared(
         self,
@@ -146,24 +143,21 @@ class FusedWeight:
         b: torch.Tensor | None,
         any_scale: bool,
         memory: Any,
+        combining: Any = None,
     ) -> Any:
         from tiercel.targets.hopper.fused_product import prepare
 
         judge = self.static.judge
         if any_scale:
             judge = replace(judge, limits=replace(judge.limits, limit=math.inf))
+        more = {"judge": judge, "memory": memory, "combining": combining}
         if b is None:
-            return prepare(a, self.static.operand, out, judge=judge, memory=memory)
-        return prepare(a, b, out, program=self._program, judge=judge, memory=memory)
+            return prepare(a, self.static.operand, out, **more)
+        return prepare(a, b, out, program=self._program, **more)
 
     def _tell(self, flags: Callable[[], torch.Tensor]) -> None:
         if self.refusals.due():
             self.refusals.tell(lambda heard: bool(heard.item()), flags()[:1])
-
-
-def _is_combined_before(launch: Any) -> bool:
-    """Whether planes of A are made by a launch of its own, which the verdict follows."""
-    return len(launch.before) > 1
 
 
 @lru_cache(maxsize=256)

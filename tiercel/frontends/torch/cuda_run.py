@@ -82,14 +82,12 @@ def why_not_now(plan: GpuPlan, request: Request) -> str:
         return "it has not run before the CUDA graph that is being captured"
     if packed is not None and packed.kind != kind:
         return f"b is packed for another kernel ({packed.kind})"
-    refused = "the data of an earlier call were refused"
-    if kind == "portable":
-        return "" if _insisted(request) or refusals_of(plan, request.b).allows() else refused
-    if a.dim() != 2 or (a.data_ptr() | b.data_ptr()) % ALIGNMENT:
+    if kind != "portable" and (a.dim() != 2 or (a.data_ptr() | b.data_ptr()) % ALIGNMENT):
         return f"its kernel takes matrices at addresses that are multiples of {ALIGNMENT}"
-    if kind == "fused" and not weight_of(plan, request).allows():
-        return refused
-    return ""
+    if kind == "plain" or _insisted(request):
+        return ""
+    judged = refusals_of(plan, b) if kind == "portable" else weight_of(plan, request).refusals
+    return "" if judged.allows() else "the data of an earlier call were refused"
 
 
 def _here(a: torch.Tensor) -> Any:

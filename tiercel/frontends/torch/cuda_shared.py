@@ -1,9 +1,10 @@
 """Planes of an input that several layers multiply (query, key and value; gate and up): made once.
 
 Combining A takes 36 us of a product of 1.4 ms (8192 rows of 4096, by 14336). The planes of the last
-input of a device are kept while it lives, and serve each other weight once: a weight that comes
-again begins anew, so that a buffer that is filled for every step is combined in every step. Changes
-in between must be such as torch counts.
+input of a device are kept while it lives, and serve each other weight once, whoever wrote them: a
+kernel before the product, or the product's own. A weight that comes again begins anew, so that a
+buffer that is filled for every step is combined in every step. Changes in between must be such as
+torch counts.
 """
 
 from __future__ import annotations
@@ -22,25 +23,31 @@ from tiercel.frontends.torch.cuda_workspace import Layout
 class Planes:
     """What products of ``source``, in this ``state``, may read; ``users``: weights that did.
 
-    ``memory``: a product's workspace, with planes of A and, in its flags, the guard's record.
+    ``memory``: a product's workspace of this ``layout``, with planes of A and, in its flags, the
+    guard's record.
     """
 
     source: ref[torch.Tensor]
     state: Any
+    layout: Layout
     memory: torch.Tensor
     users: set[int] = field(default_factory=set)
+
+    def array(self, index: int) -> torch.Tensor:
+        """An array of the workspace: the planes are the first one, the flags the last."""
+        return self.layout.array(self.memory, index)
 
 
 #: Device -> planes of the input that was combined last.
 _last: dict[int, Planes] = {}
 
 
-def find(a: torch.Tensor, weight: Any, layout: Layout) -> Planes | None:
-    """The planes of a, for a product of ``weight`` whose workspace has this layout, if there."""
+def find(a: torch.Tensor, weight: Any) -> Planes | None:
+    """The planes of a that a product of ``weight`` may read, if there."""
     kept = _last.get(a.get_device())
     if kept is None or id(weight) in kept.users or kept.source() is not _source(a):
         return None
-    if kept.state != _state(a, weight, layout) or capturing():
+    if kept.state != _state(a, weight) or capturing():
         return None
     kept.users.add(id(weight))
     return kept
@@ -49,14 +56,14 @@ def find(a: torch.Tensor, weight: Any, layout: Layout) -> Planes | None:
 def keep(a: torch.Tensor, weight: Any, layout: Layout, memory: torch.Tensor) -> None:
     """Let the next products of the same input find the planes that ``weight``'s product made.
 
-    ``memory``: its workspace.
+    ``memory``: its workspace, of this ``layout``.
     """
     device = a.get_device()
     if a.is_inference() or capturing():  # changes are not counted; a graph has memory of its own
         _last.pop(device, None)
         return
     source = ref(_source(a), lambda _: _forget(device, planes))
-    planes = Planes(source, _state(a, weight, layout), memory, {id(weight)})
+    planes = Planes(source, _state(a, weight), layout, memory, {id(weight)})
     _last[device] = planes
 
 
@@ -70,6 +77,7 @@ def _source(a: torch.Tensor) -> torch.Tensor:
     return a if a._base is None else a._base
 
 
-def _state(a: torch.Tensor, weight: Any, layout: Layout) -> Any:
+def _state(a: torch.Tensor, weight: Any) -> Any:
+    # Which planes there are, and where, is the program's alone, however many columns a weight has.
     stream, program = raw_stream(a.get_device()), weight.static.operand.lowered.program
-    return a.data_ptr(), a._version, a.shape, a.stride(), a.dtype, stream, layout, program
+    return a.data_ptr(), a._version, a.shape, a.stride(), a.dtype, stream, program

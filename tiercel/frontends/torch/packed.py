@@ -109,5 +109,5 @@ def _planned(
         return None
     if bias is not None and (bias.shape != (N,) or bias.dtype is not a.dtype):
         return None
-    request = Request(a.reshape(-1, K), b, bias, options, form)
+    request = Request(a.reshape(-1, K), b, bias, options, form, tracked=True)
     return computed(request, (*a.shape[:-1], N))

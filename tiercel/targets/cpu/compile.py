@@ -56,6 +56,7 @@ class PoolFunctions:
     lead: Any
     dismiss: Any
     serve: Any
+    member: int  # address of what OpenMP's threads call
     _owner: Any
 
 
@@ -63,7 +64,7 @@ class PoolFunctions:
 def pool_functions() -> PoolFunctions:
     """The thread pool's functions, compiled or from the cache."""
     isa = host()
-    names = ("rouse", "lead", "dismiss", "serve")
+    names = ("rouse", "lead", "dismiss", "serve", "member")
     owner, at = _link(isa, "pool", (object_code(isa, "pool"),), *names)
     word, pointer = ctypes.c_int64, ctypes.c_void_p
     return PoolFunctions(
@@ -71,6 +72,7 @@ def pool_functions() -> PoolFunctions:
         ctypes.CFUNCTYPE(word, pointer, word, word, word)(at["lead"]),
         ctypes.CFUNCTYPE(None, pointer, word)(at["dismiss"]),
         ctypes.CFUNCTYPE(word, pointer, word, word)(at["serve"]),
+        at["member"],
         owner,
     )
 

@@ -3,6 +3,7 @@
 A worker spins for a fraction of a millisecond after a job, then parks on a lock. There is one pool
 per process. While it is busy, a second caller runs on its own thread alone, so that N callers never
 start N × cores threads. A forked child starts without workers and makes its own when it needs them.
+A caller that has threads of another kind lends them instead (``openmp.py``).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import weakref
 from contextlib import suppress
 from typing import Any
 
-from tiercel.targets.cpu import sync
+from tiercel.targets.cpu import openmp, sync
 from tiercel.targets.cpu.compile import pool_functions
 
 MAX_WORKERS = 62  # the word WAKE has one bit per worker; the caller is one more thread
@@ -61,6 +62,11 @@ class Pool:
         """
         if threads == 1:
             return function(params, 0)
+        lender = openmp.lender()
+        if lender is not None:
+            result = lender.run(address, params, threads)
+            if result is not None:
+                return result
         native = pool_functions()
         self._start(threads - 1)
         try:

@@ -16,6 +16,9 @@ LINE = 64
 # PARKED (blocked in Python on its own lock).
 AWAKE, PARKED, SUMMONED = range(3)
 
+# Words of a job for the threads of an OpenMP runtime, one cache line each; see ``openmp.py``.
+TEAM_SIZE, TEAM_FUNCTION, TEAM_PARAMS, TEAM_THREADS, TEAM_TICKET, TEAM_RESULT, TEAM_WORDS = range(7)
+
 
 def relax(f: Function) -> None:
     """One polite step of a spin loop."""
@@ -52,7 +55,7 @@ def barrier(module: ir.Module) -> Function:
 
 
 def emit_pool(module: ir.Module) -> None:
-    """Emit ``rouse``, ``lead``, ``dismiss`` and ``serve``.
+    """Emit ``rouse``, ``lead``, ``dismiss``, ``serve`` and, for others' threads, ``member``.
 
     A job takes three steps, so that an interrupt between any two leaves the pool usable: *rouse*
     summons the workers and notes in the word WAKE which of them are parked; Python releases their
@@ -63,6 +66,7 @@ def emit_pool(module: ir.Module) -> None:
     _emit_lead(module)
     _emit_dismiss(module)
     _emit_serve(module)
+    _emit_member(module)
 
 
 def _emit_rouse(module: ir.Module) -> None:
@@ -135,3 +139,21 @@ def _emit_serve(module: ir.Module) -> None:
             idle = f.compare_exchange(state, AWAKE, PARKED) | f.load_atomic(state).eq(PARKED)
             f.leave(parked, idle)
     f.ret(f.load(seen, I64, 8))
+
+
+def _emit_member(module: ir.Module) -> None:
+    """``member(work)``: what each thread of a team does, nothing if the team is too small."""
+    f = Function(module, "member", {"work": PTR}, export=True)
+    (work,) = f.args()
+    threads = f.load(work + TEAM_THREADS * LINE, I64, 8)
+    # An int: the upper half of what the call returns is undefined.
+    size = f.call_pointer(f.load(work + TEAM_SIZE * LINE, I64, 8), I64) & 0xFFFFFFFF
+    with f.when(size >= threads):
+        thread = f.fetch_add(work + TEAM_TICKET * LINE, 1)
+        with f.when(thread < threads):
+            function = f.load(work + TEAM_FUNCTION * LINE, I64, 8)
+            params = f.load(work + TEAM_PARAMS * LINE, I64, 8)
+            result = f.call_pointer(function, I64, f.pointer(params), thread)
+            with f.when(thread.eq(0)):
+                f.store(result, work + TEAM_RESULT * LINE, 8)
+    f.ret()

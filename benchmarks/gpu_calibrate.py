@@ -22,10 +22,12 @@ from tiercel.bench.regret import regret
 from tiercel.bench.replan import plan_of
 from tiercel.bench.tuned import read
 from tiercel.planner.gpu import GpuMachine, required
+from tiercel.planner.gpu.machine import FusedRates
 from tiercel.planner.winners import Measured
 
-#: What products tell of: figures of a dtype, of the machine, of the kernel with a scheme inside.
-RATES, SHARED, FUSED = ("batched", "ramp"), ("combine", "finish"), ("multiply", "left", "out")
+#: What products tell of: figures of a dtype, of the machine, and of the kernel with a scheme inside
+#: ("winograd multiply").
+RATES, SHARED, FUSED = ("batched", "ramp"), ("combine", "finish"), ("multiply", "combine", "out")
 
 #: Logarithms of predicted over measured times beyond which a product counts as an outlier.
 OUTLIER = 0.03
@@ -42,10 +44,13 @@ def with_factors(machine: GpuMachine, dtype: str, factors: dict[str, float]) -> 
     changes: dict[str, Any] = {**shared}
     if machine.plain is not None:
         changes["plain"] = machine.plain * factors.get("plain", 1.0)
-    if machine.fused is not None:
-        fused = {name: getattr(machine.fused, name) * factors.get(name, 1.0) for name in FUSED}
-        changes["fused"] = replace(machine.fused, **fused)
-    new = replace(rates, vendor=curve, **own)
+    changes["fused"] = {
+        scheme: FusedRates(
+            *(getattr(rates, name) * factors.get(f"{scheme} {name}", 1.0) for name in FUSED)
+        )
+        for scheme, rates in machine.fused.items()
+    }
+    new = replace(machine.rates[dtype], vendor=curve, **own)
     return replace(machine, rates={**machine.rates, dtype: new}, **changes)
 
 

@@ -32,7 +32,7 @@ def rejected(plan: GpuPlan, algorithm: str) -> str:
         (8192, "float64", "strassen2"),
         (2048, "complex64", "strassen"),
         (8192, "complex128", "strassen2"),
-        (16384, "bfloat16", "vendor"),  # both operands combined on the way
+        (8192, "bfloat16", "vendor"),  # both operands combined on the way
     ],
 )
 def test_squares(n: int, dtype: str, expected: str):
@@ -46,9 +46,22 @@ def test_decoding_is_the_vendors(M: int, dtype: str):
 
 
 def test_static_weights_of_a_prefill_run_inside_the_kernel():
-    for M, N, K in ((8192, 28672, 8192), (8192, 8192, 28672), (16384, 16384, 16384)):
-        assert chosen(M, N, K, dtype="bfloat16", static_b=True) == "winograd"
-    assert chosen(8192, 14336, 4096, dtype="bfloat16", static_b=True) == "vendor"  # K is short
+    facts = {"dtype": "bfloat16", "static_b": True}
+    assert chosen(8192, 8192, 28672, **facts) == "lean-4x2x4"
+    assert chosen(16384, 53248, 16384, **facts) == "lean-4x2x4"
+    # A quarter of its columns would be 28 tiles: 3.4 waves of thread blocks, the last not full.
+    assert chosen(8192, 28672, 8192, **facts) in ("winograd", "lean-4x4x2")
+    assert chosen(8192, 4096, 4096, **facts) == "vendor"  # K is short
+
+
+def test_accuracy_and_workspace_decide_between_schemes_inside_the_kernel():
+    problem = Problem(16384, 16384, 16384, "bfloat16", static_b=True)
+    kinds = {c.algorithm: c for c in make_plan(problem, H200).candidates if c.variant.schemes}
+    small = replace(problem, workspace=kinds["winograd"].workspace)
+    assert make_plan(small, H200).chosen.algorithm == "winograd"
+    assert rejected(make_plan(small, H200), "lean-4x2x4").startswith("needs ")
+    exact = make_plan(replace(problem, accuracy="classical"), H200)
+    assert exact.chosen.algorithm == "vendor"
 
 
 def test_an_epilogue_makes_the_own_kernel_win_where_k_is_short():
@@ -83,7 +96,8 @@ def test_oblong_schemes_where_a_side_is_short():
 
 def test_packed_weights_are_used_in_streams_of_calls():
     problem = Problem(8192, 28672, 8192, "bfloat16", static_b=True)
-    assert make_plan(problem, replace(H200, prepare=600.0)).chosen.algorithm == "winograd"
+    chosen = make_plan(problem, replace(H200, prepare=600.0)).chosen
+    assert chosen.variant.kind == "fused"
 
 
 def test_a_gain_below_the_margin_is_not_taken():
@@ -115,7 +129,8 @@ def test_workspace_bounds_the_levels_at_once():
 
 def test_reasons():
     plan = make_plan(Problem(8192, 8200, 8192, "bfloat16", static_b=True), H200)
-    assert rejected(plan, "winograd") == "N 8200 and K 8192 must be multiples of 16"
+    assert rejected(plan, "winograd") == "N 8200 must be a multiple of 16 and K 8192 of 16"
+    assert rejected(plan, "lean-4x2x4") == "N 8200 must be a multiple of 32 and K 8192 of 16"
     plan = make_plan(Problem(8192, 8192, 8192, "bfloat16", layout_a="strided"), H200)
     assert rejected(plan, "classical") == "A cannot be read in 16-byte steps"
     plan = make_plan(Problem(8192, 8192, 200), H200)
@@ -129,8 +144,9 @@ def test_reasons():
 @pytest.mark.parametrize(("layout", "fringe"), [("row", 1), ("col", 7)])
 def test_rows_that_do_not_divide_are_the_vendors(layout: str, fringe: int):
     problem = Problem(16384 + 7, 16384, 16384, "bfloat16", layout_a=layout, static_b=True)
-    plan = make_plan(problem, H200)
-    assert (plan.chosen.algorithm, plan.chosen.fringe) == ("winograd", fringe)
+    only = replace(H200, fused={"winograd": H200.fused["winograd"]})
+    chosen = make_plan(problem, only).chosen
+    assert (chosen.algorithm, chosen.fringe) == ("winograd", fringe)
 
 
 def test_named_schemes_run_or_say_why_not():
@@ -147,13 +163,13 @@ def test_named_schemes_run_or_say_why_not():
 
 
 def test_a_gpu_without_kernels_is_the_vendors():
-    bare = replace(H200, rates={}, plain=None, fused=None, notes={"unavailable": "no driver"})
+    bare = replace(H200, rates={}, plain=None, fused={}, notes={"unavailable": "no driver"})
     plan = make_plan(Problem(8192, 8192, 8192), bare)
     assert [c.algorithm for c in plan.candidates] == ["vendor"]
     assert "vendor" in str(plan)
     with pytest.raises(TiercelRuntimeError, match="no driver"):
         make_plan(Problem(8192, 8192, 8192, scheme="strassen"), bare)
-    portable = replace(H200, plain=None, fused=None)
+    portable = replace(H200, plain=None, fused={})
     plan = make_plan(Problem(8192, 8192, 8192, "bfloat16", static_b=True), portable)
     assert plan.chosen.algorithm == "vendor"
 
@@ -166,7 +182,8 @@ def test_error_growth_of_16_bit_planes():
 
 
 def test_printed_and_as_data():
-    plan = make_plan(Problem(8192, 28672, 8192, "bfloat16", static_b=True), H200)
+    problem = Problem(8192, 28672, 8192, "bfloat16", static_b=True)
+    plan = make_plan(problem, replace(H200, fused={"winograd": H200.fused["winograd"]}))
     head, _, *rows = str(plan).splitlines()
     assert head == (
         "8192 × 28672 × 8192 bfloat16, A row, B row (packed), NVIDIA H200 (shipped profile), "

@@ -1,5 +1,7 @@
 """Profiles of GPUs: shipped ones are complete, and survive a round trip."""
 
+import json
+
 import pytest
 
 from tiercel.errors import TiercelValueError
@@ -21,6 +23,16 @@ def test_shipped_profiles_know_every_dtype(name: str):
 @pytest.mark.parametrize("name", known_names())
 def test_json_round_trip(name: str):
     assert GpuMachine.from_json(required(name).to_json()) == required(name)
+
+
+def test_an_older_profile_knows_one_scheme():
+    data = json.loads(required("NVIDIA H200").to_json())
+    data["fused"] = {"multiply": 0.93, "left": 1.1, "out": 1.3}
+    rates = GpuMachine.from_json(json.dumps(data)).fused
+    assert list(rates) == ["winograd"]
+    assert rates["winograd"].combine == pytest.approx(4091, abs=1)
+    data["fused"] = None
+    assert GpuMachine.from_json(json.dumps(data)).fused == {}
 
 
 def test_rates_go_through_the_measured_points_and_stay_flat_outside():

@@ -15,9 +15,8 @@ from tiercel.planner.gpu import cost, memory
 from tiercel.planner.gpu.accuracy import growth
 from tiercel.planner.gpu.machine import GpuMachine, GpuRates
 from tiercel.planner.gpu.plan import GpuCandidate, GpuPlan
-from tiercel.planner.gpu.variants import FUSED, PLAIN, PORTABLE, VENDOR, Variant, named
+from tiercel.planner.gpu.variants import PLAIN, VENDOR, Variant, considered, fused, named
 from tiercel.planner.problem import Problem
-from tiercel.schemes import get
 
 #: Predicted gain below which the vendor's routine stays. Power sets the clock of tensor cores, so
 #: that the same two kernels compare by ±2 % differently from run to run; SIMT kernels by ±1 %.
@@ -109,11 +108,13 @@ def _candidates(problem: Problem, machine: GpuMachine) -> Iterator[GpuCandidate]
     scheme, sixteen_bit = problem.scheme, problem.itemsize == 2
     if sixteen_bit and machine.plain is not None and scheme in (None, "classical"):
         yield _plain(problem, machine)
-    if sixteen_bit and machine.fused is not None and scheme in (None, FUSED):
-        yield _fused(problem, machine)
+    if sixteen_bit:
+        for name in machine.fused:
+            if scheme in (None, name):
+                yield _fused(problem, machine, name)
     if scheme == "classical" or "triton" in machine.notes:
         return
-    for name in PORTABLE if scheme is None else (scheme,):
+    for name in considered(problem.dtype) if scheme is None else (scheme,):
         yield _portable(problem, machine, name)
 
 
@@ -123,23 +124,28 @@ def _plain(problem: Problem, machine: GpuMachine) -> GpuCandidate:
     return GpuCandidate("classical", seconds, 0, 1.0, PLAIN, reason)
 
 
-def _fused(problem: Problem, machine: GpuMachine) -> GpuCandidate:
-    """Winograd's scheme inside the kernel, rows that do not divide left to the vendor."""
-    variant = Variant("fused", (get(FUSED),))
-    fringe = problem.M % (16 if problem.layout_a == "col" else 2)
+def _fused(problem: Problem, machine: GpuMachine, name: str) -> GpuCandidate:
+    """A scheme inside the kernel, rows that do not divide left to the vendor."""
+    variant = fused(name)
+    (scheme,) = variant.schemes
+    step = 16 // problem.itemsize  # TMA reads and writes rows of whole 16 bytes
+    fringe = problem.M % (scheme.m * (step if problem.layout_a == "col" else 1))
     most = replace(problem, M=problem.M - fringe)
     error = growth(variant, problem.dtype)
     rejected = _unreachable(problem) or _limits(problem, variant, error)
-    if problem.K % 16 or problem.N % 16:
-        rejected = rejected or f"N {problem.N} and K {problem.K} must be multiples of 16"
+    if problem.N % (step * scheme.n) or problem.K % (step * scheme.k):
+        rejected = rejected or (
+            f"N {problem.N} must be a multiple of {step * scheme.n} and K {problem.K} of "
+            f"{step * scheme.k}"
+        )
     if most.M == 0:
-        return GpuCandidate("winograd", math.inf, 0, error, variant, "too few rows")
-    planes = memory.fused_bytes(most, get(FUSED), machine.multiprocessors)
+        return GpuCandidate(name, math.inf, 0, error, variant, "too few rows")
+    planes = memory.fused_bytes(most, scheme, machine.multiprocessors)
     rejected = rejected or _too_much(problem, machine, planes)
-    seconds = cost.fused_seconds(most, machine, variant)
+    seconds = cost.fused_seconds(most, machine, name)
     if fringe:
         seconds += cost.vendor_seconds(replace(problem, M=fringe), machine)
-    return GpuCandidate("winograd", seconds, planes, error, variant, rejected, fringe)
+    return GpuCandidate(name, seconds, planes, error, variant, rejected, fringe)
 
 
 def _portable(problem: Problem, machine: GpuMachine, scheme: object) -> GpuCandidate:
@@ -147,7 +153,7 @@ def _portable(problem: Problem, machine: GpuMachine, scheme: object) -> GpuCandi
     wanted = named(scheme)
     name = scheme if isinstance(scheme, str) else getattr(scheme, "name", "") or "scheme"
     # The fused kernel has the name without suffix, where both could run.
-    if name == FUSED and problem.itemsize == 2 and machine.fused is not None:
+    if name in machine.fused and problem.itemsize == 2:
         name = f"{name} (portable)"
     error = growth(wanted, problem.dtype)
     ways = list(memory.splits(problem, wanted))

@@ -2,7 +2,7 @@
 
     vendor    max(F / (rate · used), bytes / copy) + launch
     plain     the same at the own kernel's rate, and its epilogue is free
-    fused     R/mkn · F / (rate · used) + left · MK + out · MN + guard + launches
+    fused     R/mkn · F / (rate · used) + bytes / combine + out · MN + guard + launches
     portable  sums of A and B / combine + products / (rate · batched · used) + sums of C / finish
               + guard + launches, but no less than the time of Python for the launches
 
@@ -18,10 +18,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tiercel.planner.gpu.machine import FusedRates, GpuMachine, GpuRates
-from tiercel.planner.gpu.memory import BYTES, FUSED_CLUSTER, FUSED_TILE, plane_sizes
+from tiercel.planner.gpu.machine import GpuMachine, GpuRates
+from tiercel.planner.gpu.memory import (
+    BYTES,
+    FUSED_CLUSTER,
+    FUSED_TILE,
+    fused_planes,
+    plane_sizes,
+)
 from tiercel.planner.gpu.tiles import share, used
-from tiercel.planner.gpu.variants import Variant
+from tiercel.planner.gpu.variants import Variant, fused
 from tiercel.planner.problem import Problem
 
 FUSED_LAUNCHES = 6  # flags, the guard's two, its verdict, the product, the classical one's refusal
@@ -38,18 +44,20 @@ def plain_seconds(problem: Problem, machine: GpuMachine) -> float:
     return _classical(problem, machine, machine.plain or 1.0)
 
 
-def fused_seconds(problem: Problem, machine: GpuMachine, variant: Variant) -> float:
-    """A scheme of one level inside the own kernel."""
-    (scheme,), rates = variant.schemes, machine.fused
-    assert isinstance(rates, FusedRates), "the machine has the kernel"
+def fused_seconds(problem: Problem, machine: GpuMachine, name: str) -> float:
+    """A scheme of one level inside the own kernel, of those that the machine has rates of."""
+    (scheme,), rates = fused(name).schemes, machine.fused[name]
     M, N, K = problem.M, problem.N, problem.K
     down, across = FUSED_TILE
     clusters = machine.multiprocessors // FUSED_CLUSTER
     busy = share(M // scheme.m, N // scheme.n, 1, clusters, down * FUSED_CLUSTER, across)
     part = scheme.rank / (scheme.m * scheme.k * scheme.n)
     multiply = part * problem.flops / (_rate(problem, machine) * rates.multiply * busy)
-    combined = M * K + (0 if problem.static_b else K * N)
-    move = (rates.left * combined + rates.out * M * N) * 1e-12
+    left, right = fused_planes(problem, scheme)
+    moved = left + M * K * problem.itemsize
+    if not problem.static_b:
+        moved += right + K * N * problem.itemsize
+    move = moved / rates.combine * 1e-9 + rates.out * M * N * 1e-12
     # Along contiguous rows of K the guard's statistics come along with the planes.
     guarded = M * K * (problem.layout_a != "row")
     guarded += K * N * (problem.layout_b != "col" and not problem.static_b)

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from importlib.resources import files
 from itertools import pairwise
+from typing import Any
 
 from tiercel.errors import TiercelValueError
 
@@ -45,14 +46,15 @@ class GpuRates:
 
 @dataclass(frozen=True)
 class FusedRates:
-    """The kernel that runs a scheme inside: what it takes beyond its multiplications.
+    """The kernel with a certain scheme inside: what it takes beyond its multiplications.
 
-    ``multiply``: its rate over the vendor's. ``left``, ``out``: nanoseconds for each thousand
-    elements of A (combined by idle warps) and of C (partial sums saved, loaded and stored).
+    ``multiply``: its rate over the vendor's. ``combine``: GB/s, read and written, at which it gets
+    its planes. ``out``: nanoseconds for each thousand elements of C (partial sums saved, loaded and
+    stored).
     """
 
     multiply: float
-    left: float
+    combine: float
     out: float
 
 
@@ -67,6 +69,7 @@ class GpuMachine:
     ``lead``: microseconds that the device waits for the first of them in an isolated call, which
     the planner does not want to lose; ``prepare``: that it waits for an own 16-bit kernel.
     ``plain``: rate of the own classical 16-bit kernel over the vendor's; None: there is none.
+    ``fused``: by name of the scheme, of that kernel with a scheme inside; none: there is none.
     ``memory``: bytes. ``measured``: on this machine, not shipped.
     """
 
@@ -84,7 +87,7 @@ class GpuMachine:
     prepare: float
     rates: Mapping[str, GpuRates]
     plain: float | None = None
-    fused: FusedRates | None = None
+    fused: Mapping[str, FusedRates] = field(default_factory=dict)
     fingerprint: str = ""
     measured: bool = False
     notes: Mapping[str, str] = field(default_factory=dict)
@@ -116,9 +119,17 @@ class GpuMachine:
             dtype: GpuRates(**{**x, "vendor": tuple(map(tuple, x["vendor"]))})
             for dtype, x in data["rates"].items()
         }
-        if data.get("fused") is not None:
-            data["fused"] = FusedRates(**data["fused"])
+        data["fused"] = _fused(data.get("fused") or {})
         return cls(**data)
+
+
+def _fused(data: Mapping[str, Any]) -> dict[str, FusedRates]:
+    """Rates by scheme. Older profiles know those of Winograd's only, and what combining takes for
+    each element of an operand: 4.5 bytes of it.
+    """
+    if "left" in data:
+        return {"winograd": FusedRates(data["multiply"], 4500 / data["left"], data["out"])}
+    return {name: FusedRates(**rates) for name, rates in data.items()}
 
 
 def known_names() -> tuple[str, ...]:

@@ -74,11 +74,11 @@ FUSED_TILE, FUSED_CLUSTER = (128, 256), 2
 FUSED_SLOT = 2 * 128 * 256 + 4 * 256
 
 
-def fused_bytes(problem: Problem, scheme: Scheme, multiprocessors: int) -> int:
-    """Bytes for float16 planes and for the partial sums that each thread block saves.
+def fused_planes(problem: Problem, scheme: Scheme) -> tuple[int, int]:
+    """Bytes of the float16 planes of A and of B.
 
     A plain block that meets a sum of the other operand is a plane as well, unless operands are
-    float16 themselves. Planes of a packed B are counted where it was packed.
+    float16 themselves.
     """
     program = accumulate(scheme)
     pairs = {(step.a, step.b) for step in program.steps if isinstance(step, Multiply)}
@@ -87,11 +87,22 @@ def fused_bytes(problem: Problem, scheme: Scheme, multiprocessors: int) -> int:
     copied = problem.dtype != "float16"
     left = {a for a, _ in combined if copied or not of_a[a].plain}
     right = {b for _, b in combined if copied or not of_b[b].plain}
-    elements = len(left) * (problem.M // scheme.m) * (problem.K // scheme.k)
-    if not problem.static_b:
-        elements += len(right) * (problem.K // scheme.k) * (problem.N // scheme.n)
+    k = problem.K // scheme.k
+    return (
+        2 * len(left) * (problem.M // scheme.m) * k,
+        2 * len(right) * k * (problem.N // scheme.n),
+    )
+
+
+def fused_bytes(problem: Problem, scheme: Scheme, multiprocessors: int) -> int:
+    """Bytes for planes and for the partial sums that each thread block saves.
+
+    Planes of a packed B are counted where it was packed.
+    """
+    left, right = fused_planes(problem, scheme)
     down, across = FUSED_TILE
     tiles = ceil_div(problem.M // scheme.m, FUSED_CLUSTER * down)
     tiles *= ceil_div(problem.N // scheme.n, across)
     blocks = min(multiprocessors // FUSED_CLUSTER, tiles) * FUSED_CLUSTER
-    return 2 * elements + blocks * len(program.slot_kinds) * FUSED_SLOT
+    saved = blocks * len(accumulate(scheme).slot_kinds) * FUSED_SLOT
+    return left + (0 if problem.static_b else right) + saved

@@ -4,6 +4,8 @@ import random
 
 import pytest
 import torch
+from hypothesis import given, seed, settings
+from hypothesis import strategies as st
 
 from tiercel.errors import TiercelError, TiercelTypeError, TiercelValueError
 from tiercel.targets.hopper import Tile, available, gemm, heuristic
@@ -187,17 +189,36 @@ def test_later_turns_and_repeated_bits(b_transposed: bool):
     assert torch.equal(first, gemm(a, b, out=torch.empty_like(first)))
 
 
+SIZE = st.one_of(st.integers(1, 300), st.integers(1, 3000))
+
+
 def test_random_cases():
-    seed = random.randrange(2**32)
-    print("seed", seed)
-    pick = random.Random(seed)
-    for _ in range(40):
-        M, N, K = (pick.choice([pick.randint(1, 300), pick.randint(1, 3000)]) for _ in range(3))
-        dtype = pick.choice([torch.bfloat16, torch.float16])
-        a = integers(M, K, dtype, pick.random() < 0.5)
-        b = integers(K, N, dtype, pick.random() < 0.5)
-        out = poisoned(M, N, dtype)[:, :N]
-        assert torch.equal(gemm(a, b, out=out), exact(a, b, dtype)), (M, N, K, seed)
+    chosen = random.randrange(2**32)
+    print("seed", chosen)
+
+    @seed(chosen)
+    @settings(max_examples=200, deadline=None, database=None)
+    @given(SIZE, SIZE, SIZE, st.sampled_from([torch.bfloat16, torch.float16]), *[st.booleans()] * 2)
+    def case(M: int, N: int, K: int, dtype: torch.dtype, a_transposed: bool, b_transposed: bool):
+        a, b = integers(M, K, dtype, a_transposed), integers(K, N, dtype, b_transposed)
+        whole = poisoned(M, N, dtype)
+        gemm(a, b, out=whole[:, :N])
+        assert torch.equal(whole[:, :N], exact(a, b, dtype))
+        assert whole[:, N:].isnan().all()
+
+    case()
+
+
+def test_an_output_of_more_than_two_to_the_31_elements():
+    a, b = (integers(46_400, 16, torch.bfloat16, False) for _ in range(2))
+    out = torch.full((46_400, 46_400), float("nan"), device="cuda", dtype=torch.bfloat16)
+    assert out.numel() > 2**31
+    gemm(a, b.t(), out=out)
+    for rows in (slice(0, 300), slice(20_000, 20_300), slice(-300, None)):
+        assert torch.equal(out[rows], exact(a[rows], b.t(), torch.bfloat16))
+    gemm(a, b.t(), out=out, c=out, beta=1.0)
+    assert torch.equal(out[-300:], exact(a[-300:], b.t(), torch.bfloat16, 2.0))
+    assert not out[:, ::97].isnan().any()
 
 
 def test_error_is_the_vendors():

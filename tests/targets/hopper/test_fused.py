@@ -69,3 +69,38 @@ def test_the_head_reads_no_plane(winograd, operand: str):
     assert [x for x in tables.products if "awaited" in x] == [tables.products[2]]
     assert not any("awaited" in x for x in fused.lower(winograd, operand).products)
     assert tables.steps[tables.head_steps - 1].startswith("store")
+
+
+@pytest.mark.parametrize("early", [3, 7])
+def test_early_planes_come_first_in_memory_and_suffice_for_the_first_products(early: int):
+    made = program("lean-4x2x4")
+    tables = fused.lower(made, "bfloat16", True, early=early)
+    (awaited,) = (i for i, x in enumerate(tables.products) if "awaited" in x)
+    assert awaited >= early
+    for planes in (tables.a_planes, tables.b_planes):
+        first, rest = fused.early_and_late(planes)
+        assert first
+        assert (*first, *rest) == tuple(x for x in planes if x.written)
+    pairs = [tuple(map(int, x.rstrip(")").split("(")[1].split(", "))) for x in tables.products]
+    read = [(tables.a_planes[a], tables.b_planes[b]) for a, b in pairs]
+    assert all(x.early or not x.written for pair in read[:awaited] for x in pair)
+    assert any(x.written and not x.early for x in read[awaited])
+    plain = fused.lower(made, "bfloat16")
+    assert [x.plane for x in plain.a_planes] == [x.plane for x in tables.a_planes]
+
+
+@pytest.mark.parametrize("operand", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", ["winograd", "accurate", "lean-4x2x4", "lean-4x4x2"])
+def test_saved_sums_have_one_unit(name: str, operand: str):
+    scaled = False
+    for step in fused.lower(program(name), operand).steps:
+        kind = step.split("(")[0]
+        if kind in ("multiply", "multiply_in_place"):
+            scaled = operand == "bfloat16" and kind == "multiply"
+        elif kind == "rescale":
+            scaled = "Unit::scale" in step
+        elif kind in ("load", "fetch_and_load"):
+            scaled &= "From::sum" in step
+            assert ("Unit::scale" in step) == scaled
+        else:
+            assert ("Unit::unscale" in step) == scaled

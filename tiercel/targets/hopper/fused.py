@@ -25,10 +25,14 @@ MOST_PARTS = 8
 
 @dataclass(frozen=True)
 class KernelPlane:
-    """A plane as the kernel reads it: ``written`` by a combination kernel, or in place."""
+    """A plane as the kernel reads it: ``written`` by a combination kernel, or in place.
+
+    ``early``: written before the product also where it combines the others itself.
+    """
 
     plane: Plane
     written: bool
+    early: bool = False
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class Fused:
     ``products``, ``steps``: lines of the tables in ``kernels/steps.cuh``. The first
     ``head_products`` and ``head_steps`` of them, the head, read no written plane and leave nothing
     behind but saved sums: heads of other tiles may run in between. ``left``, ``right``: the kernel
-    combines that operand itself, while it multiplies.
+    combines that operand itself, while it multiplies, but for early planes.
     """
 
     program: AccumulatorProgram
@@ -89,13 +93,13 @@ class _Writer:
     operand: str
     awaits: bool
     parts: int
+    early: int
     a_planes: list[KernelPlane] = field(default_factory=list)
     b_planes: list[KernelPlane] = field(default_factory=list)
     products: list[str] = field(default_factory=list)
     steps: list[str] = field(default_factory=list)
     head: tuple[int, int] | None = None
-    scaled: bool = False  # the accumulator holds plane_scale times its value
-    slot_scaled: dict[int, bool] = field(default_factory=dict)
+    scaled: bool = False  # the accumulator holds plane_scale times its value; slots never do
 
     def drain(self, drain: Drain) -> None:
         run: Run | None = None
@@ -120,15 +124,13 @@ class _Writer:
         for step in drain.after[len(inner) :]:
             match step:
                 case Save(slot):
-                    self.slot_scaled[slot] = self.scaled
                     name = "save" if step is drain.leaving else "save_now"
-                    self.steps.append(f"{name}({slot})")
+                    self.steps.append(f"{name}({slot}{self._unscale()})")
                 case Load():
                     self.load(step, fetched=any(step is x for x in last))
                 case Store(c, scale):
                     name = "store" if step is drain.leaving else "store_now"
-                    unit = ", Unit::unscale" if self.scaled else ""
-                    self.steps.append(f"{name}({c}, {scale!r}f{unit})")
+                    self.steps.append(f"{name}({c}, {scale!r}f{self._unscale()})")
 
     def product(self, step: Multiply, joins: bool) -> str:
         """A line of the producer's table; the instruction that multiplies it."""
@@ -136,15 +138,25 @@ class _Writer:
         in_place = a.plain and b.plain
         mixed = self.operand != PLANES[self.operand]
         copied = mixed and not in_place
-        left, right = (KernelPlane(x, copied or not x.plain) for x in (a, b))
-        first = self.head is None and (left.written or right.written)
+        early = len(self.products) < self.early
+        left = self.known(self.a_planes, KernelPlane(a, copied or not a.plain, early))
+        right = self.known(self.b_planes, KernelPlane(b, copied or not b.plain, early))
+        first = self.head is None and any(x.written and not x.early for x in (left, right))
         if first:
             whole = step.clear and not joins  # nothing is in the accumulator
             self.head = (len(self.products), len(self.steps)) if whole else (0, 0)
         name = f"product{'_awaited' if first and self.awaits else ''}"
-        pair = _index(self.a_planes, left), _index(self.b_planes, right)
+        pair = self.a_planes.index(left), self.b_planes.index(right)
         self.products.append(f"{name}{pair}")
         return "multiply_in_place" if in_place and mixed else "multiply"
+
+    def known(self, planes: list[KernelPlane], wanted: KernelPlane) -> KernelPlane:
+        """The plane as an earlier product already has it, else added as it is."""
+        for plane in planes:
+            if (plane.plane, plane.written) == (wanted.plane, wanted.written):
+                return plane
+        planes.append(wanted)
+        return wanted
 
     def _rescale(self, name: str, clear: bool) -> None:
         scaled = name == "multiply" and self.operand != PLANES[self.operand]
@@ -152,12 +164,12 @@ class _Writer:
             self.steps.append(f"rescale(Unit::{'scale' if scaled else 'unscale'})")
         self.scaled = scaled
 
+    def _unscale(self) -> str:
+        return ", Unit::unscale" if self.scaled else ""
+
     def load(self, step: Load, fetched: bool) -> None:
-        if step.clear:
-            self.scaled = self.slot_scaled[step.slot]
-        unit = ""
-        if self.slot_scaled[step.slot] != self.scaled:
-            unit = f", Unit::{'scale' if self.scaled else 'unscale'}"
+        self.scaled &= not step.clear
+        unit = ", Unit::scale" if self.scaled else ""
         start, factor = _from(step.clear), f"{step.scale!r}f{unit}"
         if fetched:
             self.steps.append(f"load({start}, {factor})")
@@ -172,21 +184,32 @@ def lower(
     left: bool = False,
     right: bool = False,
     parts: int = MOST_PARTS,
+    early: int = 0,
 ) -> Fused:
     r"""Tables and planes of ``program`` for operands of type ``operand``.
+
+    ``early``: products whose planes are early.
 
     >>> from tiercel.lower.accumulator import classical
     >>> print(*lower(classical(), "bfloat16").steps, sep="\n")
     multiply_in_place(From::zero, 1)
     store(0, 1.0f)
     """
-    writer = _Writer(program, operand, left or right, parts)
+    writer = _Writer(program, operand, left or right, parts, early)
     for drain in drains(program.steps):
         writer.drain(drain)
     return Fused(
         program, operand, tuple(writer.products), tuple(writer.steps), *(writer.head or (0, 0)),
         tuple(writer.a_planes), tuple(writer.b_planes), left, right,
     )  # fmt: skip
+
+
+def early_and_late(
+    planes: tuple[KernelPlane, ...],
+) -> tuple[tuple[KernelPlane, ...], tuple[KernelPlane, ...]]:
+    """Written planes by when they are written, in the order of their places in memory."""
+    written = [x for x in planes if x.written]
+    return tuple(x for x in written if x.early), tuple(x for x in written if not x.early)
 
 
 def sums_of(planes: Iterable[KernelPlane]) -> tuple[str, ...]:
@@ -209,9 +232,3 @@ def _sum(terms: tuple[tuple[int, float], ...]) -> str:
 
 def _from(clear: bool) -> str:
     return f"From::{'zero' if clear else 'sum'}"
-
-
-def _index(planes: list[KernelPlane], plane: KernelPlane) -> int:
-    if plane not in planes:
-        planes.append(plane)
-    return planes.index(plane)

@@ -208,7 +208,8 @@ def _shape(
         amount = Amount(rows * columns, clusters, k_tiles * program.multiplies, written)
         combining = fused_schedule.choose(amount, lowered)
     inside = combining.where != "before"
-    lowered = fused.lower(program, a.dtype, inside, inside and dynamic, parts)
+    early = combining.early if inside else 0
+    lowered = fused.lower(program, a.dtype, inside, inside and dynamic, parts, early)
     config = Config(TILE, a.dtype, d.dtype, oriented(a, "a")[1], oriented(b.transposed, "b")[1])
     used = min(clusters, rows * columns + combining.clusters)
     return _Shape(
@@ -265,18 +266,22 @@ def _argument(
         for record, recorded in zip(_records(flag), _recorded(shape), strict=True)
     ]
     contents, before = [NOTHING, NOTHING], []
+    work = [(left, lowered.a_planes, a_planes)]
+    if shape.dynamic:
+        work.append((right, lowered.b_planes, b_planes))
     if shape.inside:
         ready, group = flag + 4 * HEADER, heuristic.GROUP
-        contents[0] = planes.arguments(left, a_planes, flag, ready, 1.0, group, records[0])
         if shape.dynamic:  # shares of the work in proportion to the squares
             of_a, of_b = shape.counters
-            ready += 4 * of_a
-            contents[1] = planes.arguments(right, b_planes, flag, ready, 1.0, group, records[1])
             left_workers = max(1, min(workers - 1, round(workers * of_a / (of_a + of_b))))
+        for i, (grid, wanted, address) in enumerate(work):
+            early = fused.early_and_late(wanted)[0]
+            made = planes.combination(grid, early, address, flag, 1.0, device)
+            before += [] if made is None else [made]
+            rest = address + planes.plane_bytes(grid, early)
+            contents[i] = planes.arguments(grid, rest, flag, ready, 1.0, group, records[i])
+            ready += 4 * shape.counters[i]
     else:
-        work = [(left, lowered.a_planes, a_planes)]
-        if shape.dynamic:
-            work.append((right, lowered.b_planes, b_planes))
         made = [
             planes.combination(*x, flag, 1.0, device, record)
             for x, record in zip(work, records, strict=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tiercel.targets.hopper import source
 from tiercel.targets.hopper.config import CONSUMERS, SLOT_BYTES, SUBTILE_BYTES, THREADS, Config
-from tiercel.targets.hopper.fused import PLANES, Fused, sums_of
+from tiercel.targets.hopper.fused import PLANES, Fused, early_and_late, sums_of
 from tiercel.targets.hopper.fused_schedule import IDLE_WARPS, Where
 from tiercel.targets.hopper.source import KernelProgram, sums_text
 from tiercel.targets.hopper.wgmma import KINDS
@@ -21,8 +21,8 @@ def text(config: Config, lowered: Fused, where: Where = "before") -> str:
         combines=where == "beside",
     )  # fmt: skip
     declarations = source.declarations(config, head, kernel="scheme.cuh")
-    left = sums_of(lowered.a_planes) if lowered.left else ()
-    right = sums_of(lowered.b_planes) if lowered.right else ()
+    left = sums_of(early_and_late(lowered.a_planes)[1]) if lowered.left else ()
+    right = sums_of(early_and_late(lowered.b_planes)[1]) if lowered.right else ()
     return f"""\
 {declarations}
 struct Scheme : Config {{

@@ -42,8 +42,8 @@ struct Outbox {
   }
 
   __device__ void save(Box<C>& box, const Consumer<C>& consumer, const Accumulator<C>& acc,
-                       int number) {
-    pack<C>(box, acc, scale);
+                       int number, float unit) {
+    pack<C>(box, acc, scale, unit);
     slot = slot_of(consumer, number);
   }
 

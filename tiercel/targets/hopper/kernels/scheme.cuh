@@ -160,10 +160,10 @@ struct Machine {
           products<typename C::Operand>(step, zero);
         break;
       case Step::Op::save:
-        outbox.save(box, tile, acc, step.slot);
+        outbox.save(box, tile, acc, step.slot, factor);
         break;
       case Step::Op::save_now:
-        save_now(tile, step.slot, acc, outbox.scale);
+        save_now(tile, step.slot, acc, outbox.scale, factor);
         break;
       case Step::Op::fetch_and_load:
         fetch(tile, step.slot, true, box);

@@ -16,17 +16,19 @@ struct Box {
 // Power of two that a thread's saved sums are multiplied by: it puts the largest value of the first
 // sum of a tile just under 2^8. Later sums may be 2^8 times larger, and values down to 2^-22 keep 11
 // bits. Looking for the largest value each time took as long as all the rest of saving. What is too
-// large after all becomes infinite and shows in `bad`: the result is not wanted then.
+// large after all becomes infinite and shows in `bad`: the result is not wanted then. All sums of a
+// tile are saved in one `unit`, that of products that are read in place: planes may be 2^20 larger.
 struct Scale {
   float factor = 0, inverse;  // 0: not known yet
   u32 bad = 0;
 
   template <class C>
-  __device__ void find(const Accumulator<C>& acc) {
+  __device__ void find(const Accumulator<C>& acc, float unit) {
     if (factor != 0) return;
     float largest = 0;
 #pragma unroll
     for (int i = 0; i < C::tile_n / 2; ++i) largest = fmaxf(largest, fabsf(acc[0][i]));
+    largest *= unit;
     const int exponent = min(max(static_cast<int>(__float_as_uint(largest) >> 23), 16), 250);
     inverse = __uint_as_float((exponent - 7) << 23);
     factor = largest == 0 ? 0 : __uint_as_float((261 - exponent) << 23);
@@ -65,11 +67,12 @@ __device__ u32 packed(const Accumulator<C>& acc, int pair, float factor) {
 }
 
 template <class C>
-__device__ void pack(Box<C>& box, const Accumulator<C>& acc, Scale& scale) {
-  scale.find<C>(acc);
+__device__ void pack(Box<C>& box, const Accumulator<C>& acc, Scale& scale, float unit) {
+  scale.find<C>(acc, unit);
   box.unscale = scale.inverse;
+  const float factor = scale.factor * unit;
 #pragma unroll
-  for (int i = 0; i < C::tile_n / 4; ++i) box.pair[i] = packed<C>(acc, i, scale.factor);
+  for (int i = 0; i < C::tile_n / 4; ++i) box.pair[i] = packed<C>(acc, i, factor);
 }
 
 template <class C>
@@ -97,8 +100,9 @@ __device__ void write(const Box<C>& box, char* slot, const Consumer<C>& consumer
 // All at once, where the box is full.
 template <class C>
 __device__ void save_now(const Consumer<C>& consumer, int number, const Accumulator<C>& acc,
-                         Scale& scale) {
-  scale.find<C>(acc);
+                         Scale& scale, float unit) {
+  scale.find<C>(acc, unit);
+  const float factor = scale.factor * unit;
   char* slot = slot_of(consumer, number);
   u32 most = 0;
 #pragma unroll
@@ -106,7 +110,7 @@ __device__ void save_now(const Consumer<C>& consumer, int number, const Accumula
     u32 pair[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      pair[i] = packed<C>(acc, 4 * v + i, scale.factor);
+      pair[i] = packed<C>(acc, 4 * v + i, factor);
       most = largest(most, pair[i]);
     }
     write_vector(slot, consumer, v, {pair[0], pair[1], pair[2], pair[3]});

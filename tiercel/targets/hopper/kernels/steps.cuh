@@ -52,11 +52,11 @@ __device__ constexpr Step multiply_in_place(From from, int products, int fetched
                                             Part part = whole) {
   return {Step::Op::multiply_in_place, from, products, fetched, Unit::one, 1, part};
 }
-__device__ constexpr Step save(int slot) {
-  return {Step::Op::save, From::zero, 0, slot, Unit::one, 1, whole};
+__device__ constexpr Step save(int slot, Unit unit = Unit::one) {
+  return {Step::Op::save, From::zero, 0, slot, unit, 1, whole};
 }
-__device__ constexpr Step save_now(int slot) {
-  return {Step::Op::save_now, From::zero, 0, slot, Unit::one, 1, whole};
+__device__ constexpr Step save_now(int slot, Unit unit = Unit::one) {
+  return {Step::Op::save_now, From::zero, 0, slot, unit, 1, whole};
 }
 __device__ constexpr Step load(From from, float factor, Unit unit = Unit::one) {
   return {Step::Op::load, from, 0, no_slot, unit, factor, whole};

@@ -40,6 +40,9 @@ OUTER = 1 << 20
 _ndarray, _float16, _matmul = np.ndarray, np.dtype(np.float16), np.matmul
 
 
+Way = Callable[[NDArray, NDArray, NDArray | None], NDArray | None]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
     """How to multiply arrays of two dtypes, whose shapes and strides are the key.
@@ -53,7 +56,7 @@ class Known:
     plan: Plan | None
     a: np.dtype
     b: np.dtype
-    run: Callable[[NDArray, NDArray, NDArray | None], NDArray | None] | None
+    run: Way | None
 
 
 #: By (a.shape, b.shape, a.strides, b.strides).

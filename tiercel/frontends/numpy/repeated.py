@@ -6,17 +6,20 @@ overlap, and the number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tiercel.counters import record
 from tiercel.frontends.numpy.product import Request, is_vendor, run_instead
 from tiercel.options import DEFAULT
 from tiercel.planner.plan import Plan
 from tiercel.runtime import execute
-from tiercel.shortcut import Known, keep
+from tiercel.shortcut import Known, Way, keep
 from tiercel.targets.cpu.address import address
+from tiercel.targets.cpu.params import DONE, UNLIKE
+from tiercel.targets.cpu.repeat import Repeat, repeatable
 from tiercel.targets.cpu.threads import allowed
 
 
@@ -28,13 +31,50 @@ def remember(plan: Plan, a: NDArray, b: NDArray, c: NDArray, request: Request) -
     plain = request.options is DEFAULT and request.bias is None and request.packed is None
     if not plain or (is_vendor(plan) and a.dtype.itemsize == 2):
         return
-    again = None if is_vendor(plan) else _again(plan, a, b, c, request)
-    keep(Known(plan, a.dtype, b.dtype, again), a, b)
+    keep(Known(plan, a.dtype, b.dtype, _way(plan, a, b, c, request)), a, b)
 
 
-def _again(
-    plan: Plan, a: NDArray, b: NDArray, c: NDArray, request: Request
-) -> Callable[[NDArray, NDArray, NDArray | None], NDArray | None]:
+def _way(plan: Plan, a: NDArray, b: NDArray, c: NDArray, request: Request) -> Way | None:
+    recipe = plan.chosen.recipe
+    if recipe is None:
+        return None
+    if plan.chosen.fringe == 0 and repeatable(recipe):
+        return _at_once(plan, Repeat(recipe, a, b, c), c, request)
+    return _again(plan, a, b, c, request)
+
+
+def _at_once(plan: Plan, repeat: Repeat, c: NDArray, request: Request) -> Way:
+    shape, strides, dtype, threads = c.shape, c.strides, c.dtype, plan.problem.threads
+    contiguous = c.flags.c_contiguous
+    saved = plan.chosen.recipe.multiplications_saved if plan.chosen.recipe else 0
+
+    def again(a: NDArray, b: NDArray, out: NDArray | None) -> NDArray | None:
+        if allowed() != threads:
+            return None
+        if out is None:
+            if not contiguous:
+                return None
+            out = np.empty(shape, dtype)
+        elif not (
+            out.strides == strides and out.shape == shape
+            and out.dtype == dtype and out.flags.writeable
+        ):  # fmt: skip
+            return None
+        start = perf_counter()
+        state = repeat(a, b, out)
+        if state == DONE:
+            record(plan, perf_counter() - start, saved)
+            return out
+        if state == UNLIKE:
+            return None
+        record(plan, perf_counter() - start, refused=True)
+        run_instead(plan, a, b, out, request)
+        return out
+
+    return again
+
+
+def _again(plan: Plan, a: NDArray, b: NDArray, c: NDArray, request: Request) -> Way:
     shape, strides, dtype, threads = c.shape, c.strides, c.dtype, plan.problem.threads
     spans = _span(a), _span(b), _span(c)
     contiguous = c.flags.c_contiguous

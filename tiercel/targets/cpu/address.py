@@ -11,12 +11,12 @@ import ctypes
 import numpy as np
 
 #: ``PyArrayObject``, part of NumPy's binary interface, is an object's head and then this pointer.
-_AT = object.__basicsize__
+AT = object.__basicsize__
 _read = ctypes.c_size_t.from_address
 
 
 def _from_object(x: np.ndarray) -> int:
-    return _read(id(x) + _AT).value
+    return _read(id(x) + AT).value
 
 
 def _from_interface(x: np.ndarray) -> int:
@@ -24,8 +24,11 @@ def _from_interface(x: np.ndarray) -> int:
 
 
 def _agrees(x: np.ndarray) -> bool:
-    return type(x).__basicsize__ > _AT and _from_object(x) == _from_interface(x)
+    return type(x).__basicsize__ > AT and _from_object(x) == _from_interface(x)
 
 
-#: ``address(x)``: of element (0, 0) of an array. Objects of another Python may lie elsewhere.
-address = _from_object if _agrees(np.empty(3)) else _from_interface
+#: Whether generated code may read the pointer. Objects of another Python may lie elsewhere.
+READABLE = _agrees(np.empty(3))
+
+#: ``address(x)``: of element (0, 0) of an array.
+address = _from_object if READABLE else _from_interface

@@ -28,6 +28,7 @@ class Library:
 
     gemm: Any  # ctypes function (params, thread) -> int
     address: int  # of the same function, for the thread pool
+    again: Any  # ctypes function (params, a, b, c, run) -> int, see ``renew.py``
     _owner: Any  # keeps the code alive
 
 
@@ -43,9 +44,15 @@ def library(compute: str, source: str, target: str, activation: str | None) -> L
         object_code(isa, "load", compute, source),
         object_code(isa, "store", compute, target, activation or "none"),
     )
-    owner, addresses = _link(isa, f"gemm_{compute}_{source}_{target}_{activation}", objects, "gemm")
-    function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(addresses["gemm"])
-    return Library(function, addresses["gemm"], owner)
+    name = f"gemm_{compute}_{source}_{target}_{activation}"
+    owner, at = _link(isa, name, objects, "gemm", "again")
+    word, pointer = ctypes.c_int64, ctypes.c_void_p
+    return Library(
+        ctypes.CFUNCTYPE(word, pointer, word)(at["gemm"]),
+        at["gemm"],
+        ctypes.CFUNCTYPE(word, pointer, word, word, word, word)(at["again"]),
+        owner,
+    )
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ def sub_block(f: Function, extent: Val, parts: Val, multiple: int) -> Val:
     return round_up(f, f.ceil_div(extent, parts), multiple)
 
 
-def emit(module: ir.Module, parts: Parts) -> None:
+def emit(module: ir.Module, parts: Parts) -> Function:
     """Emit the exported ``gemm(params, thread) -> int``; 0: done, 1: the guard gave up."""
     tables = _emit_tables(module, parts)
     pack = _emit_pack_b(module, parts)
@@ -119,6 +119,7 @@ def emit(module: ir.Module, parts: Parts) -> None:
         )  # fmt: skip
         f.call(wait, sync, p.threads)
     f.ret(f.load_atomic(sync + LINE))
+    return f
 
 
 def _shared(f: Function, ticket: Val, count: Val, body) -> None:

@@ -28,7 +28,10 @@ class Frame:
 
     ``constants``: the block's ``params.CONSTANT_FIELDS``; ``widest``: most views of A, B
     and C in a step; ``threads``: that may take part; ``tickets``: counters of shared tasks.
+    ``lent``: what a user of the frame remembers of the memory that it lent last.
     """
+
+    lent: tuple[int, int] | None = None
 
     def __init__(
         self, constants: bytes, widest: tuple[int, int, int], threads: int, tickets: int

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from tiercel.targets.cpu import combine, driver, load, microkernel, norms, peak, store, sync
+from tiercel.targets.cpu import (
+    combine,
+    driver,
+    load,
+    microkernel,
+    norms,
+    peak,
+    renew,
+    store,
+    sync,
+)
 from tiercel.targets.cpu.emit import F64, I64, PTR, Function
 from tiercel.targets.cpu.isa import ELEMENT_BYTES, Isa
 from tiercel.targets.cpu.storage import COMPUTE, STORAGE
@@ -29,7 +39,7 @@ def build(isa: Isa, part: str, *options: str) -> ir.Module:
     elif part == "peak":
         peak.emit(module, element, lanes, isa.registers)
     elif part == "core":
-        driver.emit(
+        gemm = driver.emit(
             module,
             driver.Parts(
                 macro=microkernel.emit(module, element, size, mr, nr, lanes),
@@ -50,6 +60,7 @@ def build(isa: Isa, part: str, *options: str) -> ir.Module:
                 chunk=microkernel.chunk(lanes),
             ),
         )
+        renew.emit(module, gemm, size)
     else:
         raise ValueError(f"no such part: {part}")
     return module

@@ -44,3 +44,7 @@ TARGET = ("at", "coef", "rows", "cols", "accumulate", "bias", "activate")
 
 OFFSET = {name: 8 * i for i, name in enumerate(FIELDS)}
 LINE = 64  # bytes between words that different threads write
+
+#: What ``again`` (``renew.py``) answers: done; the guard gave up; nothing was done, as an array is
+#: not aligned or C overlaps A or B.
+DONE, REFUSED, UNLIKE = 0, 1, 2

@@ -17,10 +17,19 @@ _variables: dict[str | bytes, str | bytes] | None = getattr(os.environ, "_data",
 _KEY = os.fsencode(VARIABLE) if os.name == "posix" else VARIABLE
 
 
-def _forced() -> str | bytes | None:
-    if type(_variables) is dict:
-        return _variables.get(_KEY)
-    return os.environ.get(VARIABLE)
+#: The variable as it was last read, and the number in it or None.
+_read: tuple[str | bytes | None, int | None] = None, None
+
+
+def _forced() -> int | None:
+    global _read
+    text = _variables.get(_KEY) if type(_variables) is dict else os.environ.get(VARIABLE)
+    if text is not _read[0]:
+        try:
+            _read = text, max(1, int(text or ""))
+        except ValueError:
+            _read = text, None
+    return _read[1]
 
 
 def allowed() -> int:
@@ -30,11 +39,8 @@ def allowed() -> int:
     ``OMP_NUM_THREADS`` and joblib; so does tiercel, by asking it. A daemonic child of
     ``multiprocessing`` (a pool worker among many) gets one thread.
     """
-    if forced := _forced():
-        try:
-            return max(1, int(forced))
-        except ValueError:
-            pass
+    if (forced := _forced()) is not None:
+        return forced
     if multiprocessing.current_process().daemon:
         return 1
     limit = cores()

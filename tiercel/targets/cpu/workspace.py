@@ -54,6 +54,13 @@ class Buffer:
 
 def take(nbytes: int) -> Buffer:
     """At least ``nbytes``, for the caller alone until it gives them back."""
+    try:
+        last = _free.pop()  # in one step, so without the lock
+        if last.nbytes - HUGE_PAGE < nbytes <= last.nbytes:
+            return last
+        _free.append(last)
+    except IndexError:
+        pass
     best = None
     with _lock:
         # The smallest that fits; a much larger one is left to a call that needs it.

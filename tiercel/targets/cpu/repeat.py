@@ -1,0 +1,80 @@
+"""Products like an earlier one: a frame that is filled but for the addresses, run by one call."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tiercel.lower.recipe import Recipe
+from tiercel.targets.cpu import address, workspace
+from tiercel.targets.cpu.frame import Frame
+from tiercel.targets.cpu.kernel import prepare
+from tiercel.targets.cpu.params import DONE
+from tiercel.targets.cpu.pool import Team, pool
+
+
+def repeatable(recipe: Recipe) -> bool:
+    """Whether `Repeat` can run a recipe: one without levels around the loops."""
+    return address.READABLE and recipe.outer is None
+
+
+class Repeat:
+    """``repeat(a, b, c)`` for arrays of the shapes, strides and dtype of the first three.
+
+    Computes C in place and returns DONE; REFUSED where the guard refused the data (C is then
+    undefined); UNLIKE, having done nothing, where c overlaps a or b, or one is not aligned.
+    """
+
+    __slots__ = ("_idle", "_like", "_nbytes", "_packed_a", "_prepared", "_private", "_threads")
+
+    def __init__(self, recipe: Recipe, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+        blocking = recipe.blocking
+        self._prepared = prepare(recipe)
+        self._threads = recipe.threads
+        self._private = recipe.threads * blocking.private
+        self._packed_a = blocking.packed_a
+        self._nbytes = self._private + blocking.packed_a + blocking.packed
+        if recipe.swapped:
+            a, b, c = b.T, a.T, c.T
+        self._like = _hollow(a), _hollow(b), _hollow(c)
+        self._idle: list[Frame] = []
+
+    def __call__(self, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> int:
+        if self._prepared.recipe.swapped:
+            a, b = b, a
+        if self._threads == 1:
+            return self._run(1, id(a), id(b), id(c))
+        with Team(self._threads) as threads:
+            return self._run(threads, id(a), id(b), id(c))
+
+    def _run(self, threads: int, a: int, b: int, c: int) -> int:
+        buffer = workspace.take(self._nbytes)
+        try:
+            frame = self._idle.pop()
+        except IndexError:  # the first call, or more at once than ever before
+            frame = self._frame()
+        try:
+            if frame.lent != (buffer.address, threads):
+                self._lend(frame, buffer.address, threads)
+            kernels = self._prepared.library
+            state = kernels.again(frame.address, a, b, c, threads == 1)
+            if threads > 1 and state == DONE:
+                state = pool().run(kernels.gemm, kernels.address, frame.address, threads)
+            return state
+        finally:
+            self._idle.append(frame)
+            workspace.give(buffer)
+
+    def _frame(self) -> Frame:
+        frame = self._prepared.frame()
+        frame.fill(self._prepared.steps[0], *self._like, None)
+        return frame
+
+    def _lend(self, frame: Frame, private: int, threads: int) -> None:
+        behind = private + self._private
+        frame.lend(threads, private, self._packed_a and behind, behind + self._packed_a)
+        frame.lent = private, threads
+
+
+def _hollow(x: np.ndarray) -> np.ndarray:
+    """An array of the shape, strides and dtype of x, without memory for more than one element."""
+    return np.lib.stride_tricks.as_strided(np.empty(1, x.dtype), x.shape, x.strides)

@@ -16,8 +16,10 @@ COLOURS = {
     "strassen": "#e08a1e",
     "strassen2": "#c8102e",
     "strassen3": "#7a5aa6",
+    "winograd": "#3b8f5a",
+    "other schemes": "#b3d69b",
 }
-OTHERS = "#3b8f5a"
+OTHERS = "other schemes"
 
 
 def write_prediction_picture(measured: Sequence[Measured], title: str, path: Path) -> None:
@@ -32,14 +34,17 @@ def _draw(measured: Sequence[Measured], title: str) -> Any:
         figsize=(10.5, 4.6), layout="constrained"
     )
     times, ratios = figure.subplots(1, 2)
-    found = {x for m in measured for x in m.seconds}
-    names = [*(x for x in COLOURS if x in found), *sorted(found - COLOURS.keys())]
-    for name in names:
-        pairs = [(m.seconds[name], m.predicted[name]) for m in measured if name in m.seconds]
-        x = [1e3 * seconds for seconds, _ in pairs]
-        style = {"s": 16, "alpha": 0.8, "color": COLOURS.get(name, OTHERS), "linewidths": 0}
-        times.scatter(x, [1e3 * predicted for _, predicted in pairs], label=name, **style)
-        ratios.scatter(x, [p / s for s, p in pairs], **style)
+    pairs: dict[str, list[tuple[float, float]]] = {name: [] for name in COLOURS}
+    for m in measured:
+        for name, seconds in m.seconds.items():
+            label = name if name in COLOURS else OTHERS
+            pairs[label].append((1e3 * seconds, 1e3 * m.predicted[name]))
+    for label, points in pairs.items():
+        if points:
+            x, y = zip(*points, strict=True)
+            style = {"s": 16, "alpha": 0.8, "color": COLOURS[label], "linewidths": 0}
+            times.scatter(x, y, label=label, **style)
+            ratios.scatter(x, [q / p for p, q in points], **style)
     ends = [1e3 * f(m.seconds.values()) for m in measured for f in (min, max)]
     span = [0.8 * min(ends), 1.25 * max(ends)]
     times.plot(span, span, color="#222", linewidth=0.8)

@@ -10,8 +10,8 @@ import numpy as np
 from tiercel.bench.layers import layer_cases
 from tiercel.bench.regret import Kind
 from tiercel.bench.tuned import Profile
-from tiercel.planner import choose, gpu
-from tiercel.planner.gpu import GpuMachine, shipped
+from tiercel.planner import choose, gpu, machine
+from tiercel.planner.gpu import GpuMachine
 from tiercel.planner.machine import Machine
 from tiercel.planner.plan import Plan
 from tiercel.planner.problem import Problem
@@ -21,11 +21,10 @@ from tiercel.planner.winners import Measured
 def replanned(measured: Iterable[Measured], profile: Profile) -> list[Measured]:
     """The measurements with today's choices and predictions for the machine they were made on.
 
-    A GPU's profile is the shipped one if there is one. Products whose choice of today was not
-    measured are left out: nothing is known of it.
+    Where a profile is shipped, a GPU's is that one, and a CPU's if it was when they were made.
+    Products whose choice of today was not measured are left out: nothing is known of it.
     """
-    if isinstance(profile, GpuMachine):
-        profile = replace(shipped(profile.name) or profile, memory=profile.memory)
+    profile = _of_today(profile)
     found = []
     for m in measured:
         plan = plan_of(m, profile)
@@ -42,8 +41,7 @@ def grid_gain(profile: Profile, kind: Kind, divisor: int) -> tuple[int, float]:
     ``kind``: dtype, whether B is packed, threads. B is stored as a linear layer's weight is.
     """
     dtype, static_b, threads = kind
-    if isinstance(profile, GpuMachine):
-        profile = replace(shipped(profile.name) or profile, memory=profile.memory)
+    profile = _of_today(profile)
     gains = []
     for case in layer_cases(divisor):
         problem = Problem(
@@ -52,6 +50,14 @@ def grid_gain(profile: Profile, kind: Kind, divisor: int) -> tuple[int, float]:
         plan = _made(problem, profile)
         gains.append(plan.vendor.seconds / plan.chosen.seconds - 1)
     return len(gains), float(np.mean(gains))
+
+
+def _of_today(profile: Profile) -> Profile:
+    if isinstance(profile, GpuMachine):
+        return replace(gpu.shipped(profile.name) or profile, memory=profile.memory)
+    if profile.measured:
+        return profile
+    return machine.shipped(profile.kind, next(iter(profile.rates))) or profile
 
 
 def plan_of(m: Measured, profile: Profile) -> Plan:

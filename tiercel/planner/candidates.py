@@ -96,20 +96,27 @@ def blockings(
     # cannot be added up in C: one pass.
     spans = SPANS if problem.storage == problem.compute else SPANS[:1]
     seen = set()
-    for cols in (1024, 512, 256, 128) if not program.plain else (4096, 1024):
-        for span in spans:
-            packed = 0
-            for fewer, split in product(divisions, splits):
-                target = Target(rows // fewer, depth, cols, cols // split, span)
-                made = blocking(M, N, K, program, tile, target, by_row=by_row, views=views)
-                packed = made.packed
-                key = (made.mc, made.nc, made.kc, made.k_span, made.task_panels)
-                if key not in seen:
-                    seen.add(key)
-                    yield made
-            if packed < cap // 2:
-                break
+    for share_a in (False, True) if crowd else (False,):
+        if share_a:
+            splits = SHARED_SPLITS
+        for cols in (1024, 512, 256, 128) if not program.plain else (4096, 1024):
+            for span in spans:
+                needed = 0
+                for fewer, split in product(divisions, splits):
+                    target = Target(rows // fewer, depth, cols, cols // split, span, share_a)
+                    made = blocking(M, N, K, program, tile, target, by_row=by_row, views=views)
+                    needed = made.packed + made.packed_a
+                    key = (made.mc, made.nc, made.kc, made.k_span, made.task_panels, share_a)
+                    if key not in seen:
+                        seen.add(key)
+                        yield made
+                if needed < cap // 2:
+                    break
 
+
+#: Tasks that a sub-block's columns are cut into where many threads share packed A: there a task of
+#: few columns costs little, and its scratch stays in L2.
+SHARED_SPLITS = (2, 4, 8, 16)
 
 EVERYTHING = 1 << 40
 SPANS = (EVERYTHING, 4096, 2048, 1024)

@@ -27,8 +27,8 @@ from tiercel.planner.machine import Machine, Rates
 from tiercel.planner.problem import Problem
 
 #: Seconds for one call of a planned product, which finds the caches full of other things (warm: a
-#: quarter), and for waking the other threads.
-CALL = 60e-6
+#: tenth), and for waking the other threads.
+CALL = 45e-6
 WAKE = 15e-6
 
 #: Time of an element that lies by columns over that of a row-major one, staged or stored; and of an

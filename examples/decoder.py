@@ -52,8 +52,13 @@ class Attention(nn.Module):
         query = rotated(heads(self.query, self.heads), cos, sin)
         key = rotated(heads(self.key, self.kv_heads), cos, sin)
         value = heads(self.value, self.kv_heads)
+        # Fused kernels take groups of heads in 16 bits; in float32 they take repeated heads.
+        grouped = self.heads != self.kv_heads
+        if grouped and query.dtype is torch.float32:
+            grouped = False
+            key, value = (x.repeat_interleave(self.heads // self.kv_heads, 1) for x in (key, value))
         mixed = F.scaled_dot_product_attention(
-            query, key, value, is_causal=True, enable_gqa=self.heads != self.kv_heads
+            query, key, value, is_causal=True, enable_gqa=grouped
         )
         return self.output(mixed.transpose(1, 2).flatten(-2))
 

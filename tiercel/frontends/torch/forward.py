@@ -28,13 +28,16 @@ class PlannedForward:
     tiercel.
     """
 
+    # A model's next layer finds caches cold: nothing is looked up that an attribute can hold.
+    __slots__ = ("_few", "_last", "frozen", "layer", "options", "rows_seen", "text")
+
     def __init__(self, layer: Any, options: Options, pack: bool) -> None:
         self.layer = layer
         self.options = options
         self.text = encode(options)
         self.frozen = FrozenWeight(options) if pack else None
         self.rows_seen: dict[int, bool] = {}  # and whether they are few
-        self._shapes: dict[torch.Size, bool] = {}  # of inputs, and whether they are few rows
+        self._last = self._few = -1  # elements of the last input, and of the last one of few rows
 
     def __call__(self, input: torch.Tensor) -> torch.Tensor:
         layer = self.layer
@@ -47,7 +50,7 @@ class PlannedForward:
             w, bias = parameters["weight"], parameters["bias"]
         except KeyError:  # made when read
             w, bias = layer.weight, layer.bias
-        if type(input) is torch.Tensor and self._shapes.get(input.shape):
+        if type(input) is torch.Tensor and input.numel() == self._few:
             return F.linear(input, w, bias)
         return self._product(input, w, bias)
 
@@ -60,21 +63,22 @@ class PlannedForward:
     def _product(self, x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         if self.frozen is not None:
             self.keep(w)
-        if x.shape not in self._shapes and w.numel():
+        if x.numel() != self._last and w.numel():
             self._see(x, w)
         return linear(x, w, bias, None, self.options)
 
     def _see(self, x: torch.Tensor, w: torch.Tensor) -> None:
-        """Remember the input's shape, and whether its product is too small for any plan."""
-        rows = x.numel() // w.shape[1]
+        """Remember the input's rows, and whether its product is too small for any plan."""
+        self._last = x.numel()
+        rows = self._last // w.shape[1]
         small = self.rows_seen.get(rows)
         if small is None and len(self.rows_seen) < MOST_SEEN:
             engine = engine_for(x.device.type)
             least = 0 if engine is None else min(engine.LEAST_WORK.values())  # of all dtypes
-            small = x.numel() * w.shape[0] < least and not insisted(self.options)
+            small = self._last * w.shape[0] < least and not insisted(self.options)
             self.rows_seen[rows] = small
-        if small is not None and len(self._shapes) < MOST_SEEN:
-            self._shapes[x.shape] = small
+        if small:
+            self._few = self._last
 
     def keep(self, w: torch.Tensor) -> None:
         """Let w's packed form be found, or give it up when w is no longer frozen."""
@@ -106,6 +110,8 @@ class PlannedForward:
 
 class PlannedConv1D(PlannedForward):
     """``forward`` of one ``Conv1D``, whose weight is (K, N) and whose argument is called x."""
+
+    __slots__ = ()
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         layer = self.layer

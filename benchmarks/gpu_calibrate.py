@@ -43,7 +43,8 @@ def with_factors(machine: GpuMachine, dtype: str, factors: dict[str, float]) -> 
     shared = {name: getattr(machine, name) * factors.get(name, 1.0) for name in SHARED}
     changes: dict[str, Any] = {**shared}
     if machine.plain is not None:
-        changes["plain"] = machine.plain * factors.get("plain", 1.0)
+        rate = machine.plain.multiply * factors.get("plain", 1.0)
+        changes["plain"] = replace(machine.plain, multiply=rate)
     changes["fused"] = {
         scheme: FusedRates(
             *(getattr(rates, name) * factors.get(f"{scheme} {name}", 1.0) for name in FUSED)

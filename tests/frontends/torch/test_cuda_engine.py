@@ -267,7 +267,7 @@ def test_packing_follows_the_plan_of_a_prefill(device, monkeypatch):
     w = torch.empty(28672, 8192, device="meta", dtype=torch.bfloat16)
     assert cuda.pack(w, DEFAULT) == "fused"
     assert cuda.pack(w.float(), DEFAULT) == "sums"
-    assert made == [((8192, 28672), "lean-4x4x2"), ((8192, 28672), "strassen3")]
+    assert made == [((8192, 28672), "winograd"), ((8192, 28672), "strassen3")]
     nothing = cuda.pack(torch.empty(512, 512, device="meta"), DEFAULT)
     assert (nothing.panels, nothing.nbytes) == (None, 0)
 

@@ -179,6 +179,19 @@ def test_error_growth_of_16_bit_planes():
     growth = {c.algorithm: c.growth for c in plan.candidates}
     assert growth["winograd"] == pytest.approx(1.023, abs=2e-3)  # as measured
     assert growth["classical"] == growth["vendor"] == 1.0
+    plan = make_plan(Problem(8192, 8192, 8192, "float16", static_b=True), H200)
+    growth = {c.algorithm: c.growth for c in plan.candidates}
+    assert growth["winograd"] == pytest.approx(3.7, abs=0.1)  # as measured
+    assert growth["lean-4x2x4"] == pytest.approx(4.2, abs=0.1)
+
+
+def test_a_weight_is_packed_for_one_kernel():
+    problem = Problem(8192, 8192, 8192, "bfloat16", static_b=True, scheme="winograd")
+    assert [c.variant.kind for c in make_plan(problem, H200).candidates] == ["vendor", "fused"]
+    few = replace(problem, M=2050, N=2048)  # where cuBLAS's routine would win
+    assert make_plan(few, H200).chosen.variant.kind == "fused"
+    odd = replace(problem, N=8200)
+    assert make_plan(odd, H200).chosen.variant.kind == "portable"
 
 
 def test_printed_and_as_data():

@@ -6,7 +6,7 @@ import pytest
 
 from tests.planner.gpu.h200 import H200
 from tiercel.planner.gpu import cost, memory
-from tiercel.planner.gpu.tiles import share, used
+from tiercel.planner.gpu.tiles import busy, share, used
 from tiercel.planner.gpu.variants import named
 from tiercel.planner.problem import Problem
 
@@ -17,7 +17,7 @@ SQUARES = [
     ("float64", 8192, "strassen2", 20.098, 17.281), ("float64", 16384, "strassen3", 167.6, 132.110),
     ("complex64", 2048, "strassen", 1.288, 1.145), ("complex64", 4096, "strassen", 10.248, 7.552),
     ("complex64", 8192, "strassen2", 82.878, 54.988), ("complex128", 2048, "strassen", 1.26, 1.141),
-    ("complex128", 8192, "strassen2", 92.097, 56.977), ("bfloat16", 8192, "strassen", 1.669, 1.994),
+    ("complex128", 8192, "strassen2", 92.097, 56.977),
 ]  # fmt: skip
 
 #: Scheme, (M, N, K), its kernel's rate over the vendor's: bfloat16, B packed, sustained.
@@ -46,7 +46,7 @@ def test_fused_times_are_those_of_the_kernel(name, shape, rate):
     M, N, K = shape
     problem = Problem(M, N, K, "bfloat16", layout_b="col", static_b=True)
     ours = cost.fused_seconds(problem, H200, name)
-    assert cost.vendor_seconds(problem, H200) / ours == pytest.approx(rate, rel=0.03)
+    assert cost.vendor_seconds(problem, H200) / ours == pytest.approx(rate, rel=0.05)
 
 
 def test_a_static_operand_saves_its_sums():
@@ -77,8 +77,23 @@ def test_small_products_cost_pythons_time():
 def test_tiles_in_waves():
     assert share(256, 256, 1, 4, 128, 128) == 1.0
     assert share(257, 256, 1, 4, 128, 128) == pytest.approx(257 / 512)
-    assert used(16384, 16384, 1, 132, "bfloat16") > 0.96
+    assert used(16384, 16384, 7, 132, "bfloat16") > 0.96
+    assert busy(16384, 16384, 1, 132) > 0.96 > 0.83 > busy(1536, 3072, 1, 132)
     assert used(8192, 8192, 7, 132, "float32") > used(300, 300, 7, 132, "float32")
+
+
+def test_power_hides_the_last_wave_of_the_vendors_16_bit_products():
+    assert used(1536, 3072, 1, 132, "bfloat16") == 1.0
+    assert used(64, 64, 1, 132, "bfloat16") == pytest.approx(1 / 132)
+
+
+def test_the_own_kernel_gains_where_k_is_short_and_tiles_fill_the_gpu():
+    def gain(M: int, N: int, K: int) -> float:
+        problem = Problem(M, N, K, "bfloat16")
+        return cost.vendor_seconds(problem, H200) / cost.plain_seconds(problem, H200)
+
+    assert gain(16384, 32768, 512) > 1.1 > gain(16384, 8192, 4096)
+    assert gain(1536, 3072, 12288) < 1.0
 
 
 def test_float32_tiles_are_large_as_soon_as_there_are_waves_of_them():

@@ -1,14 +1,16 @@
 """Predicted time of a variant on a GPU: one page of formulas.
 
     vendor    max(F / (rate · used), bytes / copy) + launch
-    plain     the same at the own kernel's rate, and its epilogue is free
-    fused     R/mkn · F / (rate · used) + bytes / combine + out · MN + guard + launches
+    plain     own(F) + launch, and its epilogue is free
+    fused     R/mkn · own(F) + bytes / combine + out · MN + guard + launches
     portable  sums of A and B / combine + products / (rate · batched · used) + sums of C / finish
               + guard + launches, but no less than the time of Python for the launches
 
 F: operations. rate: the vendor's for a square of as many operations, since power sets the clock.
 used: share of the GPU that the tiles keep busy (``tiles.py``), over that of the measured squares.
 K counts ``ramp`` more for a tile's start and end.
+own(F) = max(F / rate, F / (clock · busy)): our 16-bit kernels run as fast as power allows, but no
+faster than the clock allows the multiprocessors that have tiles.
 Times are those of a call in a stream of calls; what an isolated one waits is ``choose.py``'s.
 A level around others repeats everything, and reads a block of C again each time but the first.
 guard: one pass over an operand, where its statistics do not come along with the sums.
@@ -18,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tiercel.planner.gpu.machine import GpuMachine, GpuRates
+from tiercel.planner.gpu.machine import GpuMachine, GpuRates, PlainRates
 from tiercel.planner.gpu.memory import (
     BYTES,
     FUSED_CLUSTER,
@@ -26,7 +28,7 @@ from tiercel.planner.gpu.memory import (
     fused_planes,
     plane_sizes,
 )
-from tiercel.planner.gpu.tiles import share, used
+from tiercel.planner.gpu.tiles import busy, share, used
 from tiercel.planner.gpu.variants import Variant, fused
 from tiercel.planner.problem import Problem
 
@@ -36,12 +38,33 @@ FIXED_LAUNCHES = 3  # the guard's records and its repair
 
 def vendor_seconds(problem: Problem, machine: GpuMachine) -> float:
     """The vendor's library, and torch's pass for an epilogue."""
-    return _classical(problem, machine, 1.0) + epilogue_seconds(problem, machine)
+    share_used = used(problem.M, problem.N, 1, machine.multiprocessors, problem.dtype)
+    flops = problem.flops * (1 + _rates(problem, machine).ramp / problem.K)
+    multiply = flops / (_rate(problem, machine) * share_used)
+    seconds = max(multiply, _moved(problem, machine)) + machine.launch * 1e-6
+    return seconds + epilogue_seconds(problem, machine)
 
 
 def plain_seconds(problem: Problem, machine: GpuMachine) -> float:
     """The own classical kernel, bias and epilogue inside."""
-    return _classical(problem, machine, machine.plain or 1.0)
+    share_busy = busy(problem.M, problem.N, 1, machine.multiprocessors)
+    multiply = _own(problem, machine, _plain(machine).multiply, share_busy)
+    return max(multiply, _moved(problem, machine)) + machine.launch * 1e-6
+
+
+def _own(
+    problem: Problem, machine: GpuMachine, multiply: float, share_busy: float, depth: int = 1
+) -> float:
+    """2·M·N·K operations of our 16-bit kernel, whose products are K / ``depth`` long."""
+    own = _plain(machine)
+    power = problem.flops / (_rate(problem, machine) * multiply)
+    ramp = own.ramp * depth / problem.K
+    return max(power, problem.flops * (1 + ramp) / (own.clock * 1e12 * share_busy))
+
+
+def _plain(machine: GpuMachine) -> PlainRates:
+    assert machine.plain is not None, "the machine has the kernel"
+    return machine.plain
 
 
 def fused_seconds(problem: Problem, machine: GpuMachine, name: str) -> float:
@@ -50,9 +73,9 @@ def fused_seconds(problem: Problem, machine: GpuMachine, name: str) -> float:
     M, N, K = problem.M, problem.N, problem.K
     down, across = FUSED_TILE
     clusters = machine.multiprocessors // FUSED_CLUSTER
-    busy = share(M // scheme.m, N // scheme.n, 1, clusters, down * FUSED_CLUSTER, across)
+    tiles = share(M // scheme.m, N // scheme.n, 1, clusters, down * FUSED_CLUSTER, across)
     part = scheme.rank / (scheme.m * scheme.k * scheme.n)
-    multiply = part * problem.flops / (_rate(problem, machine) * rates.multiply * busy)
+    multiply = part * _own(problem, machine, rates.multiply, tiles, scheme.k)
     left, right = fused_planes(problem, scheme)
     moved = left + M * K * problem.itemsize
     if not problem.static_b:
@@ -83,12 +106,16 @@ def portable_seconds(problem: Problem, machine: GpuMachine, variant: Variant) ->
     of_c = steps * count * h * w * result + (2 * visits - 1) * M * N * item
     sums = of_a + (0.0 if problem.static_b else of_b)
     guarded = 0
-    if variant.around or plane == 2:
-        guarded = item * (M * K + (0 if problem.static_b else K * N))
+    # The guard's statistics come with the sums, but for segments that several views have along K
+    # where K is not contiguous, and for 16 bits, whose scale must be known before.
+    if plane == 2 or (variant.around and problem.layout_a != "row"):
+        guarded = item * M * K
+    if not problem.static_b and (plane == 2 or (variant.around and problem.layout_b != "col")):
+        guarded += item * K * N
 
     side = (h * w * d) ** (1 / 3)
-    busy = used(h, w, count, machine.multiprocessors, problem.dtype)
-    rate = _rate(problem, machine) * rates.batched * side / (side + rates.half) * busy
+    share_used = used(h, w, count, machine.multiprocessors, problem.dtype)
+    rate = _rate(problem, machine) * rates.batched * side / (side + rates.half) * share_used
     multiply = steps * count * 2 * h * w * (d + rates.ramp) / rate
 
     launches = steps * (3 if problem.static_b else 4) + FIXED_LAUNCHES + (2 if guarded else 0)
@@ -108,13 +135,10 @@ def epilogue_seconds(problem: Problem, machine: GpuMachine) -> float:
     return 2 * problem.M * problem.N * problem.itemsize / machine.copy / 1e9
 
 
-def _classical(problem: Problem, machine: GpuMachine, ratio: float) -> float:
-    M, N = problem.M, problem.N
-    busy = used(M, N, 1, machine.multiprocessors, problem.dtype)
-    flops = problem.flops * (1 + _rates(problem, machine).ramp / problem.K)
-    multiply = flops / (_rate(problem, machine) * ratio * busy)
-    moved = problem.operand_bytes + problem.itemsize * M * N
-    return max(multiply, moved / machine.copy / 1e9) + machine.launch * 1e-6
+def _moved(problem: Problem, machine: GpuMachine) -> float:
+    """Reading A and B and writing C."""
+    moved = problem.operand_bytes + problem.itemsize * problem.M * problem.N
+    return moved / machine.copy / 1e9
 
 
 def _rate(problem: Problem, machine: GpuMachine) -> float:

@@ -45,10 +45,24 @@ class GpuRates:
 
 
 @dataclass(frozen=True)
-class FusedRates:
-    """The kernel with a certain scheme inside: what it takes beyond its multiplications.
+class PlainRates:
+    """The own classical 16-bit kernel.
 
-    ``multiply``: its rate over the vendor's. ``combine``: GB/s, read and written, at which it gets
+    ``multiply``: its rate over the vendor's where power sets the clock. ``clock``: TFLOP/s with all
+    multiprocessors busy at the clock that is left where some are idle; then a tile's start and end
+    take as long as ``ramp`` elements of K, which the rest of the power makes up for elsewhere.
+    """
+
+    multiply: float
+    clock: float
+    ramp: float
+
+
+@dataclass(frozen=True)
+class FusedRates:
+    """That kernel with a certain scheme inside: what it takes beyond its multiplications.
+
+    ``multiply``: as above. ``combine``: GB/s, read and written, at which it gets
     its planes. ``out``: nanoseconds for each thousand elements of C (partial sums saved, loaded and
     stored).
     """
@@ -68,7 +82,7 @@ class GpuMachine:
     of a generated Triton kernel, which hide behind the device's work where that is longer.
     ``lead``: microseconds that the device waits for the first of them in an isolated call, which
     the planner does not want to lose; ``prepare``: that it waits for an own 16-bit kernel.
-    ``plain``: rate of the own classical 16-bit kernel over the vendor's; None: there is none.
+    ``plain``: of the own classical 16-bit kernel; None: there is none.
     ``fused``: by name of the scheme, of that kernel with a scheme inside; none: there is none.
     ``memory``: bytes. ``measured``: on this machine, not shipped.
     """
@@ -86,7 +100,7 @@ class GpuMachine:
     lead: float
     prepare: float
     rates: Mapping[str, GpuRates]
-    plain: float | None = None
+    plain: PlainRates | None = None
     fused: Mapping[str, FusedRates] = field(default_factory=dict)
     fingerprint: str = ""
     measured: bool = False
@@ -119,8 +133,16 @@ class GpuMachine:
             dtype: GpuRates(**{**x, "vendor": tuple(map(tuple, x["vendor"]))})
             for dtype, x in data["rates"].items()
         }
+        data["plain"] = _plain(data.get("plain"))
         data["fused"] = _fused(data.get("fused") or {})
         return cls(**data)
+
+
+def _plain(data: Mapping[str, float] | float | None) -> PlainRates | None:
+    """Older profiles have the rate alone."""
+    if isinstance(data, int | float):
+        return PlainRates(data, math.inf, 0.0)
+    return None if data is None else PlainRates(**data)
 
 
 def _fused(data: Mapping[str, Any]) -> dict[str, FusedRates]:

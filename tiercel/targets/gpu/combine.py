@@ -5,8 +5,8 @@ registers, and writes every plane's sum of them. With several *sources* (views t
 level adds) a tile is the sum of the sources' tiles. Elements past a view's edge count as zero, so
 that planes may be larger than the blocks they are made from.
 
-With a single source the guard's statistics (``guard.py``) are taken from the registers on the way:
-no pass of their own over the operand.
+The guard's statistics (``guard.py``) are taken from the registers on the way, of each source for
+itself: no pass of their own over the operand.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Combination:
     Block ``(plane·rows + i)·cols + j`` of ``sums`` lies at row i and column j of a ``rows`` ×
     ``cols`` grid; plane 1 is the imaginary part. ``scaled``: elements are multiplied by a power of
     two that brings the sums into the range of float16. ``measured``: the guard's segments run along
-    ``"rows"`` or ``"cols"`` of the kernel's view, or nothing is measured.
+    ``"rows"`` or, with a single source, ``"cols"`` of the kernel's view, or nothing is measured.
     """
 
     name: str
@@ -100,7 +100,7 @@ def emit(what: Combination) -> str:
     count = what.rows * what.cols
     blocks = [Block(x, x % count // what.cols, x % what.cols, x // count) for x in used]
     looped = what.measured == "cols"  # rows enough for a segment: tiles one below the other
-    body = [*_loads(what, blocks), *_statistics(what, blocks), *_stores(what)]
+    body = [*_loads(what, blocks), *_stores(what)]
     lines = [
         "def combine(",
         *(
@@ -129,10 +129,12 @@ def emit(what: Combination) -> str:
             for j in sorted({block.j for block in blocks})
         ),
         *(["    scale = power_of_two(largest, growth_bits, 1)"] if what.scaled else []),
+        *(_BITS if what.measured else []),
         *([f"    n{x.index} = tl.zeros((ROWS, COLS), COMPUTE)" for x in blocks] if looped else []),
         *(["    for tile in range(TILES):"] if looped else ["    tile = 0"]),
         *((f"    {line}" for line in body) if looped else body),
-        *_extremes(what, blocks),
+        *(_down(blocks) if looped else []),
+        *(_RAISED if what.measured else []),
     ]
     return "\n".join(lines) + "\n"
 
@@ -156,12 +158,19 @@ def _loads(what: Combination, blocks: list[Block]) -> list[str]:
             for i in sorted({block.i for block in blocks})
         ),
     ]
-    for index, i, j, plane in blocks:
+    for block in blocks:
+        index, i, j, plane = block
         offset = f"{i} * down + {j} * right" + (f" + {plane}" if plane else "")
         for t in range(what.sources):
             mask = f"tall{t}_{i} & wide{t}_{j}"
             load = f"tl.load(s{t} + ({offset}) + at, mask={mask}, other=0.0).to(COMPUTE)"
-            lines.append(f"    x{index} += factor{t} * {load}" if t else f"    x{index} = {load}")
+            lines.append(f"    x = {load}")
+            # At once, not after all loads: two sources of 16 blocks take 144 registers, not 252.
+            if what.measured == "rows":
+                lines += _along(block, t, first=block is blocks[0] and t == 0)
+            lines.append(f"    x{index} += factor{t} * x" if t else f"    x{index} = x")
+        if what.measured == "cols":
+            lines.append(f"    n{index} += tl.abs(x{index})")
     if what.scaled:
         lines += [f"    x{block.index} *= scale" for block in blocks]
     return lines
@@ -179,42 +188,41 @@ def _stores(what: Combination) -> list[str]:
     return lines
 
 
-def _statistics(what: Combination, blocks: list[Block]) -> list[str]:
-    """Magnitudes of one tile: summed over the tiles, or along the tile's rows at once."""
-    if what.measured == "cols":
-        return [f"    n{x.index} += tl.abs(x{x.index})" for x in blocks]
-    if what.measured == "rows":
-        return [f"    n{x.index} = tl.sum(tl.abs(x{x.index}), 1, keep_dims=True)" for x in blocks]
-    return []
+_BITS = [
+    "    bits = extremes.dtype.element_ty",
+    '    infinity = tl.full((), float("inf"), COMPUTE).to(bits, bitcast=True)',
+]
+_RAISED = [
+    '    tl.atomic_max(extremes, tl.max(most), sem="relaxed")',
+    '    tl.atomic_max(extremes + 1, tl.max(gap), sem="relaxed")',
+]
 
 
-def _extremes(what: Combination, blocks: list[Block]) -> list[str]:
-    """The largest and smallest mean of the segments, see ``guard.segment_means``."""
-    if what.measured is None:
-        return []
-    lines = [
-        "    bits = extremes.dtype.element_ty",
-        '    infinity = tl.full((), float("inf"), COMPUTE).to(bits, bitcast=True)',
-    ]
-    for number, (index, i, j, _) in enumerate(blocks):
-        if what.measured == "cols":
-            total = f"tl.sum(n{index}, 0, keep_dims=True)"
-            length = f"tl.minimum(tl.minimum(height, rows0 - {i} * height) - row0, ROWS * TILES)"
-            there = f"wide0_{j}"
-        else:
-            total = f"n{index}"
-            length = f"tl.minimum(tl.minimum(width, cols0 - {j} * width) - col0, COLS)"
-            there = f"tall0_{i}"
-        lines += [
-            f"    length = {length}",
-            f"    mean = ({total} / tl.maximum(length, SHORTEST)).to(bits, bitcast=True)",
-            f"    judged = {there} & (length >= SHORTEST)",
-            "    below = tl.where(judged, infinity - mean, 0)",
-            "    most = " + ("tl.maximum(most, mean)" if number else "mean"),
-            "    gap = " + ("tl.maximum(gap, below)" if number else "below"),
-        ]
+def _along(block: Block, source: int, *, first: bool) -> list[str]:
+    """The guard's segments in ``x``, a source's tile of a block: each row is one."""
+    length = f"tl.minimum(tl.minimum(width, cols{source} - {block.j} * width) - col0, COLS)"
+    total = "tl.sum(tl.abs(x), 1, keep_dims=True)"
+    return _judged(total, length, f"tall{source}_{block.i}", first)
+
+
+def _down(blocks: list[Block]) -> list[str]:
+    """The guard's segments in the magnitudes that were added up over tiles: each column is one."""
+    lines = []
+    for block in blocks:
+        rows = f"tl.minimum(height, rows0 - {block.i} * height)"
+        length = f"tl.minimum({rows} - row0, ROWS * TILES)"
+        total = f"tl.sum(n{block.index}, 0, keep_dims=True)"
+        lines += _judged(total, length, f"wide0_{block.j}", block is blocks[0])
+    return lines
+
+
+def _judged(total: str, length: str, there: str, first: bool) -> list[str]:
+    """The largest and smallest mean of segments so far, see ``guard.segment_means``."""
     return [
-        *lines,
-        '    tl.atomic_max(extremes, tl.max(most), sem="relaxed")',
-        '    tl.atomic_max(extremes + 1, tl.max(gap), sem="relaxed")',
+        f"    length = {length}",
+        f"    mean = ({total} / tl.maximum(length, SHORTEST)).to(bits, bitcast=True)",
+        f"    judged = {there} & (length >= SHORTEST)",
+        "    below = tl.where(judged, infinity - mean, 0)",
+        "    most = " + ("mean" if first else "tl.maximum(most, mean)"),
+        "    gap = " + ("below" if first else "tl.maximum(gap, below)"),
     ]

@@ -1,5 +1,5 @@
 // Planes of an operand: each block is read once, each combined plane written once. A lane handles one
-// vector of 16 bytes at one position of all blocks.
+// vector of 16 bytes at one position of all blocks (8 bytes where there is little room).
 #pragma once
 #include "ptx.cuh"
 
@@ -26,6 +26,10 @@ __device__ inline uint4 load_once(const uint4* source) {
   return v;
 }
 
+__device__ inline void store_vector(uint2* target, uint2 v) {
+  asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(target), "r"(v.x), "r"(v.y) : "memory");
+}
+
 __device__ inline void store_vector(uint4* target, uint4 v) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
                ::"l"(target), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
@@ -47,19 +51,22 @@ __device__ inline u32 not_finite(u32 pair) {
   return (pair & 0x7fff7fffu) + 0x04000400u & 0x80008000u;
 }
 
+template <class Vector>
+constexpr int words = sizeof(Vector) / 4;
+
 // The values of a vector, as floats, and a vector of plane elements from floats: float16 planes of
 // 16-bit operands, float32 planes of float32.
-template <class Element>
+template <class Element, class Vector = uint4>
 struct Values {
-  static constexpr int count = 8;
-  static __device__ float at(const uint4& v, int i) {
+  static constexpr int count = 2 * words<Vector>;
+  static __device__ float at(const Vector& v, int i) {
     const u32 both = (&v.x)[i / 2];
     return i % 2 ? Element::high(both) : Element::low(both);
   }
-  static __device__ uint4 pack(const float (&x)[count], u32& bad) {
-    uint4 v;
+  static __device__ Vector pack(const float (&x)[count], u32& bad) {
+    Vector v;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < words<Vector>; ++i) {
       (&v.x)[i] = f16::pack(x[2 * i], x[2 * i + 1]);
       bad |= not_finite((&v.x)[i]);
     }
@@ -67,14 +74,14 @@ struct Values {
   }
 };
 
-template <>
-struct Values<tf32> {
-  static constexpr int count = 4;
-  static __device__ float at(const uint4& v, int i) { return __uint_as_float((&v.x)[i]); }
-  static __device__ uint4 pack(const float (&x)[count], u32& bad) {
-    uint4 v;
+template <class Vector>
+struct Values<tf32, Vector> {
+  static constexpr int count = words<Vector>;
+  static __device__ float at(const Vector& v, int i) { return __uint_as_float((&v.x)[i]); }
+  static __device__ Vector pack(const float (&x)[count], u32& bad) {
+    Vector v;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < count; ++i) {
       (&v.x)[i] = __float_as_uint(x[i]);
       bad |= ((&v.x)[i] & 0x7fffffffu) >= 0x7f800000u;
     }
@@ -92,31 +99,32 @@ struct Extremes {
   u32 most = 0, gap = 0;
 
   // Of a lane's vector of each block, K being contiguous: 16 lanes hold a segment, `length` long (32
-  // lanes, of float32).
-  template <class Element, int blocks>
-  __device__ void take(const uint4 (&in)[blocks], int length) {
+  // lanes, of float32 or of half vectors).
+  template <class Element, class Vector, int blocks>
+  __device__ void take(const Vector (&in)[blocks], int length) {
+    using All = Values<Element, Vector>;
     float sum[blocks];
 #pragma unroll
     for (int i = 0; i < blocks; ++i) {
       sum[i] = 0;
 #pragma unroll
-      for (int j = 0; j < Values<Element>::count; ++j) sum[i] += fabsf(Values<Element>::at(in[i], j));
+      for (int j = 0; j < All::count; ++j) sum[i] += fabsf(All::at(in[i], j));
     }
-    take_sums<Values<Element>::count>(sum, length);
+    take_sums<All::count>(sum, length);
   }
 
   // The same of values that are float16 already: a third of the instructions. Too large a sum is
   // infinite, and refused.
-  template <int blocks>
-  __device__ void take_pairs(const f16x2 (&in)[4][blocks], int length) {
+  template <int pairs, int blocks>
+  __device__ void take_pairs(const f16x2 (&in)[pairs][blocks], int length) {
     float sum[blocks];
 #pragma unroll
     for (int i = 0; i < blocks; ++i) {
-      const u32 pair = (absolute(in[0][i]) + absolute(in[1][i]) +
-                        (absolute(in[2][i]) + absolute(in[3][i]))).pair;
-      sum[i] = f16::low(pair) + f16::high(pair);
+      f16x2 both = absolute(in[0][i]) + absolute(in[1][i]);
+      if constexpr (pairs == 4) both = both + (absolute(in[2][i]) + absolute(in[3][i]));
+      sum[i] = f16::low(both.pair) + f16::high(both.pair);
     }
-    take_sums<8>(sum, length);
+    take_sums<2 * pairs>(sum, length);
   }
 
   // Sums of `count` values of each lane, one of each block.
@@ -160,43 +168,48 @@ struct Extremes {
   }
 };
 
+// The same place of the next plane.
+template <class Vector, int blocks>
+__device__ Vector* next_plane(const Combination<blocks>& p, Vector* target) {
+  return target + static_cast<long long>(p.rows) * p.columns * (sizeof(uint4) / sizeof(Vector));
+}
+
 // One vector of every plane. `Sums::plane<i>(block)` is generated: the sum that makes plane i, of
 // floats or of pairs of float16.
 //
 // In float32, rounded once.
-template <class Element, class Sums, int plane, int blocks>
-__device__ void combine_plane(const Combination<blocks>& p, const uint4 (&in)[blocks],
-                              long long position, u32& bad) {
-  constexpr int count = Values<Element>::count;
-  float sum[count];
+template <class Element, class Sums, int plane, class Vector, int blocks>
+__device__ void combine_plane(const Combination<blocks>& p, const Vector (&in)[blocks],
+                              Vector* target, u32& bad) {
+  using All = Values<Element, Vector>;
+  float sum[All::count];
 #pragma unroll
-  for (int j = 0; j < count; ++j) {
+  for (int j = 0; j < All::count; ++j) {
     float value[blocks];
 #pragma unroll
-    for (int i = 0; i < blocks; ++i) value[i] = Values<Element>::at(in[i], j);
+    for (int i = 0; i < blocks; ++i) value[i] = All::at(in[i], j);
     sum[j] = Sums::template plane<plane>(value) * p.scale;
   }
-  store_vector(p.planes + position, Values<Element>::pack(sum, bad));
+  store_vector(target, All::pack(sum, bad));
   if constexpr (plane + 1 < Sums::planes)
-    combine_plane<Element, Sums, plane + 1>(
-        p, in, position + static_cast<long long>(p.rows) * p.columns, bad);
+    combine_plane<Element, Sums, plane + 1>(p, in, next_plane(p, target), bad);
 }
 
 // In float16 pairs, rounded at each addition, unscaled: a third of the instructions, for warps that
 // have little time. `in` is float16 already.
-template <class Sums, int plane, int blocks>
-__device__ void combine_plane_f16(const Combination<blocks>& p, const f16x2 (&in)[4][blocks],
-                                  long long position, u32& most) {
-  uint4 out;
+template <class Sums, int plane, class Vector, int blocks>
+__device__ void combine_plane_f16(const Combination<blocks>& p,
+                                  const f16x2 (&in)[words<Vector>][blocks], Vector* target,
+                                  u32& most) {
+  Vector out;
 #pragma unroll
-  for (int pair = 0; pair < 4; ++pair) {
+  for (int pair = 0; pair < words<Vector>; ++pair) {
     (&out.x)[pair] = Sums::template plane<plane>(in[pair]).pair;
     most = largest(most, (&out.x)[pair]);
   }
-  store_vector(p.planes + position, out);
+  store_vector(target, out);
   if constexpr (plane + 1 < Sums::planes)
-    combine_plane_f16<Sums, plane + 1>(
-        p, in, position + static_cast<long long>(p.rows) * p.columns, most);
+    combine_plane_f16<Sums, plane + 1>(p, in, next_plane(p, target), most);
 }
 
 // As a kernel of its own: one vector per thread.
@@ -212,7 +225,7 @@ __device__ void combine_all(const Combination<blocks>& p) {
   for (int i = 0; i < blocks; ++i)
     in[i] = load_once(p.operand + p.offset[i] + row * p.row_stride + column);
   u32 bad = 0;
-  combine_plane<Element, Sums, 0>(p, in, position, bad);
+  combine_plane<Element, Sums, 0>(p, in, p.planes + position, bad);
   if (bad) *p.flag = 1;
   if (p.record != nullptr) {  // then warps are whole and no segment is cut
     Extremes seen;
@@ -224,6 +237,17 @@ __device__ void combine_all(const Combination<blocks>& p) {
 // Inside the product, by warps that have nothing else to do. A warp's item is 8 rows × 32 vectors; 32
 // items make a square, a panel of rows (of M or N) by a span of K. Items go by bands of panels, and in
 // a band by K: the product that first needs them walks along K as well.
+template <bool first, class A, class B>
+struct Choose {
+  using Type = A;
+};
+template <class A, class B>
+struct Choose<false, A, B> {
+  using Type = B;
+};
+template <bool first, class A, class B>
+using Choice = typename Choose<first, A, B>::Type;
+
 struct Squares {
   static constexpr int side = 256, items = 32, rows = side / items, vectors = 32;
   static constexpr int k_tiles = 4;  // of a span: 512 bytes, or 256 rows of 16-bit values
@@ -233,12 +257,14 @@ struct Squares {
 // exist beside the accumulators.
 template <int blocks, int room>
 struct RowBuffer {
-  static constexpr int row = blocks * Squares::vectors * 16;
+  static constexpr bool wide = room >= 2 * blocks * Squares::vectors * 16;
+  using Vector = Choice<wide, uint4, uint2>;
+  static constexpr int row = blocks * 32 * sizeof(Vector);
   static constexpr int depth = room / row;
   static_assert(depth >= 2);
 };
 
-// Where an item begins, the lane's column, and the square's counter.
+// Where an item begins, and the square's counter.
 struct Item {
   int row, column, counter;
 };
@@ -254,16 +280,18 @@ __device__ Item item_at(const Combination<blocks>& p, int index) {
   const int span = in_band / width;
   const int panel = band * p.band + in_band - span * width;
   return {(mn_major ? span : panel) * Squares::side + index % Squares::items * Squares::rows,
-          (mn_major ? panel : span) * Squares::vectors + static_cast<int>(threadIdx.x) % 32,
+          (mn_major ? panel : span) * Squares::vectors,
           panel * spans + span};
 }
 
-// A row of the items `worker`, `worker` + `workers`, …, of which a lane has a vector of each block.
-template <bool mn_major, int blocks>
+// A row of the items `worker`, `worker` + `workers`, …, of which a lane has a vector of each block, in
+// one step or in two.
+template <bool mn_major, class Vector, int blocks>
 struct RowCursor {
+  static constexpr int steps = sizeof(uint4) / sizeof(Vector);  // of a row
   const Combination<blocks>& p;
   int index, step, total;  // of items
-  int within = 0;
+  int within = 0;          // in steps
   Item item;
 
   __device__ RowCursor(const Combination<blocks>& p, int worker, int workers)
@@ -272,11 +300,15 @@ struct RowCursor {
         item(item_at<mn_major>(p, min(index, total - 1))) {}
 
   __device__ bool valid() const { return index < total; }
-  __device__ bool inside() const { return valid() && row() < p.rows && item.column < p.columns; }
-  __device__ int row() const { return item.row + within; }
-  __device__ bool last() const { return within == Squares::rows - 1; }
+  __device__ bool inside() const { return valid() && row() < p.rows && column() < columns(); }
+  __device__ int row() const { return item.row + within / steps; }
+  // In units of Vector, this lane's and all.
+  __device__ int column() const { return steps * item.column + within % steps * 32 + lane(); }
+  __device__ int columns() const { return steps * p.columns; }
+  __device__ static int lane() { return threadIdx.x % 32; }
+  __device__ bool last() const { return within == steps * Squares::rows - 1; }
   __device__ void advance() {
-    if (++within == Squares::rows) {
+    if (++within == steps * Squares::rows) {
       within = 0;
       index += step;
       item = item_at<mn_major>(p, min(index, total - 1));
@@ -285,61 +317,62 @@ struct RowCursor {
 };
 
 // The next item, into L2: what is on its way to shared memory alone does not cover memory's latency.
-template <bool mn_major, int blocks>
-__device__ void prefetch_item(const RowCursor<mn_major, blocks>& at) {
+template <bool mn_major, class Vector, int blocks>
+__device__ void prefetch_item(const RowCursor<mn_major, Vector, blocks>& at) {
   constexpr int bytes = Squares::vectors * 16;
   if (at.index + at.step >= at.total) return;
   const Item next = item_at<mn_major>(at.p, at.index + at.step);
-  const int lane = threadIdx.x % 32, column = next.column - lane;
 #pragma unroll
-  for (int i = lane; i < blocks * Squares::rows; i += 32) {
+  for (int i = at.lane(); i < blocks * Squares::rows; i += 32) {
     const int row = next.row + i % Squares::rows;
-    if (row < at.p.rows && column + Squares::vectors <= at.p.columns)
-      bulk_prefetch(at.p.operand + at.p.offset[i / Squares::rows] + row * at.p.row_stride + column,
-                    bytes);
+    if (row < at.p.rows && next.column + Squares::vectors <= at.p.columns)
+      bulk_prefetch(
+          at.p.operand + at.p.offset[i / Squares::rows] + row * at.p.row_stride + next.column, bytes);
   }
 }
 
 // Each lane fetches what it will use itself: no barrier is needed.
-template <bool mn_major, int blocks>
-__device__ void fetch_row(const RowCursor<mn_major, blocks>& at, u32 buffer) {
+template <bool mn_major, class Vector, int blocks>
+__device__ void fetch_row(const RowCursor<mn_major, Vector, blocks>& at, u32 buffer) {
   if (at.inside()) {
-    const uint4* source = at.p.operand + at.row() * at.p.row_stride + at.item.column;
+    const uint4* row = at.p.operand + at.row() * at.p.row_stride;
 #pragma unroll
-    for (int i = 0; i < blocks; ++i) async_copy(buffer + i * 512, source + at.p.offset[i]);
+    for (int i = 0; i < blocks; ++i)
+      async_copy(buffer + i * 32 * sizeof(Vector),
+                 reinterpret_cast<const Vector*>(row + at.p.offset[i]) + at.column());
   }
   async_copy_commit();
 }
 
-template <class Element, class Sums, bool mn_major, bool exact, int blocks>
-__device__ void combine_row(const RowCursor<mn_major, blocks>& at, u32 buffer, u32& bad,
+template <class Element, class Sums, bool exact, bool mn_major, class Vector, int blocks>
+__device__ void combine_row(const RowCursor<mn_major, Vector, blocks>& at, u32 buffer, u32& bad,
                             Extremes& seen) {
-  constexpr int lanes = Extremes::segment / Values<Element>::count;
+  constexpr int count = Values<Element, Vector>::count, lanes = Extremes::segment / count;
   const Combination<blocks>& p = at.p;
   const bool inside = at.inside();
   const bool measures = p.record != nullptr && at.row() < p.rows;
-  const int segment =
-      max(min(p.columns - at.item.column / lanes * lanes, lanes), 0) * Values<Element>::count;
-  const long long position = static_cast<long long>(at.row()) * p.columns + at.item.column;
-  uint4 in[blocks];
+  const int segment = max(min(at.columns() - at.column() / lanes * lanes, lanes), 0) * count;
+  Vector* target = reinterpret_cast<Vector*>(p.planes + static_cast<long long>(at.row()) * p.columns) +
+                   at.column();
+  Vector in[blocks];
 #pragma unroll
   for (int i = 0; i < blocks; ++i) {
-    in[i] = shared_load(buffer + i * 512);
-    if (!inside) in[i] = {0, 0, 0, 0};
+    shared_load(buffer + i * 32 * sizeof(Vector), in[i]);
+    if (!inside) in[i] = {};
   }
   if constexpr (exact) {
     if (measures) seen.take<Element>(in, segment);
-    if (inside) combine_plane<Element, Sums, 0>(p, in, position, bad);
+    if (inside) combine_plane<Element, Sums, 0>(p, in, target, bad);
   } else {
-    f16x2 pairs[4][blocks];
+    f16x2 pairs[words<Vector>][blocks];
 #pragma unroll
     for (int i = 0; i < blocks; ++i)
 #pragma unroll
-      for (int pair = 0; pair < 4; ++pair)
+      for (int pair = 0; pair < words<Vector>; ++pair)
         pairs[pair][i].pair = Element::to_f16((&in[i].x)[pair]);
     if (measures) seen.take_pairs(pairs, segment);
     u32 most = 0;
-    if (inside) combine_plane_f16<Sums, 0>(p, pairs, position, most);
+    if (inside) combine_plane_f16<Sums, 0>(p, pairs, target, most);
     bad |= not_finite(most);
   }
 }
@@ -348,11 +381,12 @@ __device__ void combine_row(const RowCursor<mn_major, blocks>& at, u32 buffer, u
 template <class Element, class Sums, bool mn_major, bool exact, int room, int blocks>
 __device__ void combine_items(const Combination<blocks>& p, u32 buffer, int worker, int workers) {
   using Buffer = RowBuffer<blocks, room>;
+  using Vector = typename Buffer::Vector;
   const int lane = threadIdx.x % 32;
-  const u32 base = buffer + lane * 16, end = base + Buffer::depth * Buffer::row;
+  const u32 base = buffer + lane * sizeof(Vector), end = base + Buffer::depth * Buffer::row;
   u32 bad = 0;
   Extremes seen;
-  RowCursor<mn_major, blocks> now(p, worker, workers), ahead(p, worker, workers);
+  RowCursor<mn_major, Vector, blocks> now(p, worker, workers), ahead(p, worker, workers);
   auto fetch = [&](u32 to) {
     fetch_row(ahead, to);
     ahead.advance();
@@ -364,7 +398,7 @@ __device__ void combine_items(const Combination<blocks>& p, u32 buffer, int work
     if (Buffer::depth < Squares::rows && now.within == 0) prefetch_item(now);
     fetch(to);
     async_copy_wait<Buffer::depth - 1>();
-    combine_row<Element, Sums, mn_major, exact>(now, from, bad, seen);
+    combine_row<Element, Sums, exact>(now, from, bad, seen);
     to = from;
     from = from + Buffer::row == end ? base : from + Buffer::row;
     if (now.last()) {  // TMA reads the planes: who waits for the count fences that

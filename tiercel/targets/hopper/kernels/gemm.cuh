@@ -108,6 +108,7 @@ __device__ void gemm(const Params<C>& params) {
     Accumulator<C> acc;
     for (; schedule.valid(); schedule.skip(C::pingpong ? C::consumers : 1)) {
       consumer.tile = schedule.tile();
+      consumer.followed = schedule.valid(1);
       if constexpr (C::Epilogue::loads) Store<C>::prefetch(consumer, params);
       // Waiting for a turn also keeps a consumer from mistaking an earlier filling of a stage for
       // its own: all fillings before its tile have then been seen by the other one.

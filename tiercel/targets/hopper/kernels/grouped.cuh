@@ -64,7 +64,8 @@ struct GroupedScheduler {
     total = before[groups.count] * columns;
   }
 
-  __device__ bool valid() const { return position < total; }
+  // Is there a tile here, or `ahead` turns on?
+  __device__ bool valid(int ahead = 0) const { return position + ahead * stride < total; }
   __device__ void stop() { position = total; }
   __device__ void skip(int tiles) { position += tiles * stride; }
 

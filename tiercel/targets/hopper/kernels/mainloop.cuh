@@ -24,14 +24,24 @@ struct Consumer {
   int thread;       // 0 … 127
   int held = -1;    // stage that the tensor cores may still be reading
   Tile tile;
+  bool followed = false;  // by another tile of this CTA
   char* scratch;    // saved sums in L2, this CTA's
   Trace<C::traced> trace;
 
   // acc (=|+=) plane of A × plane of B. Returns with the last k-tile still being multiplied.
+  //
+  // Where two consumers end their halves of a tile together, nobody multiplies while they store. So
+  // consumer 1 leaves the last k-tiles to consumer 0 at first, and multiplies its own, which wait in
+  // the ring, while that one stores and goes on to the next tile: 1.071 instead of 1.053 of cuBLAS
+  // at 4096³, 1.118 instead of 1.110 at 8192³.
   template <class Kind, From from>
   __device__ void multiply(Accumulator<C>& acc) {
+    const int last = first_of_last();
 #pragma unroll 1
-    for (int k = 0; k < k_tiles; ++k) k_tile<Kind>(acc, k, from == From::sum || k > 0);
+    for (int k = 0; k < last; ++k) k_tile<Kind>(acc, k, from == From::sum || k > 0);
+    take_turns();
+#pragma unroll 1
+    for (int k = last; k < k_tiles; ++k) k_tile<Kind>(acc, k, true);
   }
 
   // acc = A × B, A through registers: the next k-tile of A is fetched while this one is multiplied.
@@ -129,6 +139,30 @@ struct Consumer {
   __device__ int first_row() const { return C::pingpong ? 0 : group * C::blocks * 64; }
 
  private:
+  // k-tiles that consumer 1 multiplies alone: 2 gain less, 4 no more, and all must fit into the ring.
+  static constexpr int alone = C::stages < 3 ? C::stages : 3;
+
+  // Behind the last tile nothing follows that could be multiplied meanwhile. In a shorter product
+  // than the ring consumer 0 might come to its next turn before consumer 1 has had this one.
+  __device__ bool turns() const {
+    return !C::pingpong && C::cluster_k == 1 && followed && k_tiles > C::stages;
+  }
+
+  __device__ int first_of_last() const { return turns() && group == 1 ? k_tiles - alone : k_tiles; }
+
+  // Consumer 0 has begun its last k-tile; consumer 1 waits for that, and holds no stage it has read.
+  __device__ void take_turns() {
+    if (!turns()) return;
+    if (group == 0) {
+      named_arrive(3, 256);
+    } else {
+      wgmma_wait<0>();
+      release();
+      held = -1;
+      named_sync(3, 256);
+    }
+  }
+
   template <class Kind>
   __device__ void k_tile(Accumulator<C>& acc, int k, bool sum) {
     k_tile<Kind>(acc, k, sum, [] {});

@@ -135,8 +135,12 @@ __device__ inline void proxy_fence_shared() {
 
 // ---- Copies by a thread, 16 bytes each --------------------------------------------------------
 
-__device__ inline void async_copy(u32 target, const void* source) {
+__device__ inline void async_copy(u32 target, const uint4* source) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target), "l"(source) : "memory");
+}
+
+__device__ inline void async_copy(u32 target, const uint2* source) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(target), "l"(source) : "memory");
 }
 
 __device__ inline void async_copy_word(u32 target, const void* source) {
@@ -266,4 +270,10 @@ __device__ inline uint4 shared_load(u32 address) {
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(address) : "memory");
   return v;
+}
+
+__device__ inline void shared_load(u32 address, uint4& v) { v = shared_load(address); }
+
+__device__ inline void shared_load(u32 address, uint2& v) {
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(address) : "memory");
 }

@@ -37,7 +37,8 @@ struct Scheduler {
         position(blockIdx.x / C::cluster), stride(gridDim.x / C::cluster),
         m_rank(rank % C::cluster_m), n_rank(rank / C::cluster_m) {}
 
-  __device__ bool valid() const { return position < total; }
+  // Is there a tile here, or `ahead` turns on?
+  __device__ bool valid(int ahead = 0) const { return position + ahead * stride < total; }
   __device__ void stop() { position = total; }
   __device__ void skip(int tiles) { position += tiles * stride; }
 

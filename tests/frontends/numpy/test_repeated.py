@@ -98,3 +98,18 @@ def test_another_number_of_threads_is_planned_anew(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(repeated, "allowed", lambda: 2)
     a, b, out = operands()
     assert again(a, b, out) is None
+
+
+def test_passes_over_parts_of_k_are_repeated_whole(monkeypatch: pytest.MonkeyPatch):
+    """A workspace for half of K: the second pass adds to C what the first one stored."""
+    made = tiercel.plan(600, 640, 4200, threads=1, scheme="strassen", workspace=4 << 20)
+    assert made.chosen.recipe is not None
+    assert made.chosen.recipe.blocking.k_span < 4200
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-4, 5, s).astype(np.float32) for s in ((600, 4200), (4200, 640)))
+    out = np.empty((600, 640), np.float32)
+    repeated.remember(made, a, b, out, product.Request(DEFAULT))
+    for _ in range(3):
+        out[...] = np.nan
+        assert again(a, b, out) is out
+        np.testing.assert_array_equal(out, a @ b)

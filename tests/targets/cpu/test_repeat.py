@@ -7,7 +7,15 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tests.targets.cpu.recipes import DTYPES, LAYOUTS, embedded, exact, integers, recipe
+from tests.targets.cpu.recipes import (
+    DTYPES,
+    LAYOUTS,
+    SMALL,
+    embedded,
+    exact,
+    integers,
+    recipe,
+)
 from tiercel.lower.recipe import Guard, Recipe
 from tiercel.targets.cpu import workspace
 from tiercel.targets.cpu.params import DONE, REFUSED, UNLIKE
@@ -106,9 +114,11 @@ def test_unaligned_arrays():
         assert repeat(*arrays) == UNLIKE
 
 
-def test_levels_around_the_loops_are_not_repeatable():
+def test_products_of_several_steps_are_not_repeatable():
+    """Levels around the loops, and passes over parts of K."""
     assert repeatable(recipe(M, N, K, "strassen"))
     assert not repeatable(recipe(64, 64, 64, outer="strassen"))
+    assert not repeatable(recipe(64, 64, 64, target=replace(SMALL, k_span=32)))
 
 
 ROWS = ("row", "row", "row")

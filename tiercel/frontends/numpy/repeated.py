@@ -7,6 +7,7 @@ overlap, and the number of threads.
 from __future__ import annotations
 
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,10 @@ from tiercel.runtime import execute
 from tiercel.shortcut import Known, Way, keep
 from tiercel.targets.cpu.address import address
 from tiercel.targets.cpu.params import DONE, UNLIKE
-from tiercel.targets.cpu.repeat import Repeat, repeatable
 from tiercel.targets.cpu.threads import allowed
+
+if TYPE_CHECKING:
+    from tiercel.targets.cpu.repeat import Repeat
 
 
 def remember(plan: Plan, a: NDArray, b: NDArray, c: NDArray, request: Request) -> None:
@@ -38,6 +41,8 @@ def _way(plan: Plan, a: NDArray, b: NDArray, c: NDArray, request: Request) -> Wa
     recipe = plan.chosen.recipe
     if recipe is None:
         return None
+    from tiercel.targets.cpu.repeat import Repeat, repeatable  # not for NumPy's products: 10 ms
+
     if plan.chosen.fringe == 0 and repeatable(recipe):
         return _at_once(plan, Repeat(recipe, a, b, c), c, request)
     return _again(plan, a, b, c, request)

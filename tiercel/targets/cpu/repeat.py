@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tiercel.lower.recipe import Recipe
+from tiercel.lower.steps import steps
 from tiercel.targets.cpu import address, workspace
 from tiercel.targets.cpu.frame import Frame
 from tiercel.targets.cpu.kernel import prepare
@@ -13,8 +14,8 @@ from tiercel.targets.cpu.pool import Team, pool
 
 
 def repeatable(recipe: Recipe) -> bool:
-    """Whether `Repeat` can run a recipe: one without levels around the loops."""
-    return address.READABLE and recipe.outer is None
+    """Whether `Repeat` can run a recipe: one of a single step."""
+    return address.READABLE and len(steps(recipe)) == 1
 
 
 class Repeat:

@@ -8,8 +8,8 @@ patched. Runs alternate (torch, tiercel, tiercel, torch, ...), each timed by eve
 GPU, and the median of the paired ratios counts; *sustained* ratios are of blocks in which each
 model runs alone. *linear*: every linear layer of a block by itself, forward (and backward, of a
 training step), on random inputs that layers share where the model's do; *linear_in_model*: the time
-between hooks of all linear layers of a forward pass. Prefill ends with the logits of the last
-token. TF32 is off.
+between hooks of all linear layers of a forward pass; *replayed*: decoding as a CUDA graph. Prefill
+ends with the logits of the last token. TF32 is off.
 """
 
 from __future__ import annotations
@@ -59,10 +59,11 @@ def cases() -> Iterator[Case]:
     yield Case("prefill", "llama-3-70b", 1, "bfloat16", 8192)
     yield Case("prefill", "llama-3-8b", 1, "float32", 8192, 5)
     for sequences in (1, 16, 64):
-        yield Case("decode", "llama-3-8b", 3, "bfloat16", sequences, 120)
+        yield Case("decode", "llama-3-8b", 3, "bfloat16", sequences, 200)
     yield Case("prefill", "llama-3-8b", 2, "bfloat16", 16384)
     yield Case("prefill", "llama-3-70b", 1, "bfloat16", 16384, 5)
     yield Case("train", "llama-3-8b", 1, "bfloat16", 8192)
+    yield Case("train", "llama-3-70b", 1, "bfloat16", 16384, 5)
     yield Case("prefill", "llama-3-8b", 1, "float32", 4096, 5)
     yield Case("train", "llama-3-8b", 1, "bfloat16", 16384, 5)
     yield Case("train", "llama-3-8b", 1, "float32", 4096, 5)
@@ -159,6 +160,14 @@ def paired(works: tuple[Callable[[], Any], Callable[[], Any]], pairs: int) -> di
     return {**found, "sustained": blocks[0] / blocks[1]}
 
 
+def captured(work: Callable[[], Any]) -> Callable[[], None]:
+    """The same work as the replay of a CUDA graph, which takes nothing of the host."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return graph.replay
+
+
 def linear_layers(
     both: tuple[Decoder, Decoder], works: tuple[Callable[[], Any], ...], pairs: int
 ) -> dict[str, float]:
@@ -193,13 +202,15 @@ def measure(case: Case) -> dict[str, Any]:
     works = work_of(case, both[0]), work_of(case, both[1])
     before = torch.cuda.memory_allocated()
     report = tiercel.patch(both[1], pack_weights=case.kind != "train")
-    for work in works * 2:  # compiles, plans and packs
+    for work in works * 4:  # compiles, plans, packs, and until the allocator's addresses come again
         work()
     packed = torch.cuda.memory_allocated() - before
     result = {**asdict(case), "end_to_end": paired(works, case.pairs)}
-    if case.kind != "decode":
+    if case.kind == "decode":
+        result["replayed"] = paired((captured(works[0]), captured(works[1])), case.pairs)
+    else:
         alone = linear_work(case, both[0]), linear_work(case, both[1])
-        for work in alone * 2:
+        for work in alone * 5:  # until the allocator's addresses come again
             work()
         result["linear"] = paired(alone, case.pairs)
     if case.kind != "train":
@@ -234,7 +245,7 @@ def smi(fields: str) -> str:
 def shown(result: dict[str, Any]) -> str:
     """One line."""
     parts = [f"{result['kind']:8}{result['model']:12}{result['dtype']:9}{result['tokens']:6}"]
-    for name in ("linear", "linear_in_model", "end_to_end"):
+    for name in ("linear", "linear_in_model", "end_to_end", "replayed"):
         if name in result:
             x = result[name]
             ratios = " ".join(f"{x[k]:.3f}" for k in ("interleaved", "sustained") if k in x)

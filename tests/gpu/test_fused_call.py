@@ -118,7 +118,7 @@ def test_captured():
 
 @pytest.fixture
 def eager_planner(monkeypatch):
-    """Packed 16-bit weights are multiplied by a scheme inside the kernel, gain or not."""
+    """16-bit products are multiplied by a scheme inside the kernel, gain or not."""
     candidates = choose._candidates
 
     def fused(*given):
@@ -127,6 +127,7 @@ def eager_planner(monkeypatch):
     monkeypatch.setattr(choose, "_candidates", fused)
     monkeypatch.setattr(choose, "MARGIN", {"bfloat16": 0.1, "float16": 0.1})
     monkeypatch.setattr(choose, "MOST_LOSS", 10.0)
+    monkeypatch.setattr(cuda, "LEAST_WORK", dict.fromkeys(cuda.LEAST_WORK, 0))
     cuda._plan.cache_clear()
     shortcut.forget()
     yield
@@ -227,3 +228,22 @@ def test_hooks_and_an_adapter_beside_shared_planes(eager_planner):
     )
     for ours, torchs, reference in zip(found, vendors, references, strict=True):
         assert_as_good(ours, torchs, reference)
+
+
+def test_training_steps_repeat_the_schemes(eager_planner):
+    layer = layers(1)[0].requires_grad_()
+    wide = layer.weight.detach().double()
+    with tiercel.patch(layer):
+        for seed in range(3):  # the later steps go straight to the launches of the first one
+            x = normal(2, M // 2, K, dtype=torch.bfloat16, seed=seed).requires_grad_()
+            g = normal(2, M // 2, N, dtype=torch.bfloat16, seed=30 + seed)
+            layer.weight.grad = None
+            y = layer(x)
+            y.backward(g)
+            assert algorithm() not in ("vendor", "classical")
+            rows, columns = g.flatten(0, 1), x.detach().flatten(0, 1)
+            assert_as_good(y, F.linear(x, layer.weight), x.double() @ wide.t())
+            assert_as_good(x.grad, g @ layer.weight, g.double() @ wide)
+            assert_as_good(
+                layer.weight.grad, rows.t() @ columns, rows.double().t() @ columns.double()
+            )

@@ -11,6 +11,7 @@ from tiercel import counters
 from tiercel.frontends.torch import cuda, cuda_direct, cuda_run, repeated, summand
 from tiercel.frontends.torch.cuda_packed import Packed
 from tiercel.frontends.torch.engine import Request
+from tiercel.frontends.torch.products import weight_grad_request
 from tiercel.options import checked_options
 from tiercel.planner.gpu import required
 from tiercel.planner.gpu.variants import Variant
@@ -111,16 +112,18 @@ class Weight:
         torch.mm(a, self.w.t() if b is None else b, out=out)
 
 
-def fused(x, w, packed, monkeypatch, bias=None):
+PLAN = SimpleNamespace(
+    chosen=SimpleNamespace(variant=Variant("fused"), fringe=0, algorithm="winograd"),
+    problem=SimpleNamespace(accuracy="fast"),
+    multiplications_saved=5,
+)
+
+
+def fused(x, w, packed, bias=None):
     """The short way to repeat x wᵀ inside the Hopper kernel."""
-    plan = SimpleNamespace(
-        chosen=SimpleNamespace(variant=Variant("fused"), fringe=0, algorithm="winograd"),
-        problem=SimpleNamespace(accuracy="fast"),
-        multiplications_saved=5,
-    )
     rows = x.reshape(-1, x.shape[-1])
     request = Request(rows, w.t(), bias, checked_options(), packed, tracked=True)
-    return cuda_direct.direct(plan, request, (x, w, bias), x.new_empty(*x.shape[:-1], len(w)))
+    return cuda_direct.direct(PLAN, request, (x, w, bias), x.new_empty(*x.shape[:-1], len(w)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("biased", [False, True])
@@ -130,7 +133,7 @@ def test_the_kernels_scheme_is_repeated_for_the_same_packed_weight(work, monkeyp
     packed = Packed("winograd", weight, 0, "fused")
     kept = [packed]
     monkeypatch.setattr(cuda_direct, "packed_form", lambda b, options: kept[0])
-    repeat = fused(x, w, packed, monkeypatch, bias)
+    repeat = fused(x, w, packed, bias)
     wanted = torch.nn.functional.linear(x, w, bias)
     torch.testing.assert_close(repeat(x, w, bias), wanted)
     assert weight.calls == [{"any_scale": True, "tracked": True}]
@@ -147,9 +150,23 @@ def test_the_kernels_scheme_is_repeated_for_the_same_packed_weight(work, monkeyp
 def test_the_kernels_scheme_is_repeated_without_a_packed_weight(work, monkeypatch):
     x, w, weight = torch.randn(4, 8), torch.randn(6, 8), Weight()
     monkeypatch.setattr(cuda_direct, "weight_of", lambda plan, request: weight)
-    repeat = fused(x, w, None, monkeypatch)
+    repeat = fused(x, w, None)
     torch.testing.assert_close(repeat(x, w, None), x @ w.t())
     assert len(weight.calls) == 1
+
+
+@pytest.mark.parametrize("shape", [(12,), (3, 4), (2, 3, 2)])
+def test_the_gradient_of_a_weight_is_repeated(work, monkeypatch, shape):
+    weight = Weight()
+    monkeypatch.setattr(cuda_direct, "weight_of", lambda plan, request: weight)
+    g, x = torch.randn(*shape, 6), torch.randn(*shape, 8)
+    request = weight_grad_request(g, x, checked_options())
+    assert request is not None
+    repeat = cuda_direct.direct(PLAN, request, (g, x, None), x.new_empty(6, 8))  # type: ignore[arg-type]
+    assert repeat is not None
+    g, x = torch.randn(*shape, 6), torch.randn(*shape, 8)
+    wanted = g.reshape(12, 6).t() @ x.reshape(12, 8)
+    torch.testing.assert_close(repeat(g, x, None), wanted)
 
 
 def test_a_summand_is_added_by_the_scheme(work, monkeypatch):

@@ -91,7 +91,7 @@ def test_what_is_clearly_won_runs_here(device):
 
 def test_everything_else_is_torchs(device):
     assert chosen(meta(512, 512, 512)) == "vendor"
-    assert chosen(meta(8192, 8192, 8192, torch.bfloat16)) == "vendor"
+    assert chosen(meta(4096, 4096, 4096, torch.bfloat16)) == "vendor"
     assert chosen(meta(16, 8192, 28672, torch.bfloat16, WINOGRAD)) == "vendor"
     assert chosen(meta(8192, 8192, 8192, accuracy="classical")) == "vendor"
 

@@ -73,23 +73,26 @@ def _around_the_vendor(plan: GpuPlan, request: Request, result: torch.Tensor) ->
 def _inside_the_kernel(
     plan: GpuPlan, request: Request, given: tuple[Any, ...], result: torch.Tensor
 ) -> Launch:
-    options, (M, K), N = request.options, request.a.shape, request.b.shape[1]
+    options = request.options
     more = {"any_scale": plan.problem.accuracy == "fast", "tracked": request.tracked}
-    transposed = request.b.stride() != given[1].stride()
+    (M, _), N = request.a.shape, request.b.shape[1]
+    # How the operands lie, whatever views of them the caller gives: xᵀ of a weight's gradient, too.
+    of_a = request.a.shape, request.a.stride()
+    of_b = request.b.shape, request.b.stride()
     # Held weakly: what is known of a product does not keep a weight packed.
     known = None if request.packed is None else ref(request.packed)
     unpacked = weight_of(plan, request) if known is None else None
 
     def launch(a: torch.Tensor, b: torch.Tensor, bias: Any, out: torch.Tensor) -> bool:
-        weight, of_b = unpacked, {}
+        weight, both = unpacked, {}
         if known is None:
-            of_b["b"] = b.t() if transposed else b
+            both["b"] = b.as_strided(*of_b)
         else:
             form = packed_form(b, options)
             weight = None if form is None or form is not known() else form.panels
         if weight is None or weight.refusals.resting():
             return False
-        weight.multiply(a.reshape(M, K), out.view(M, N), **more, **of_b)
+        weight.multiply(a.as_strided(*of_a), out.view(M, N), **more, **both)
         if bias is not None:
             out.add_(bias)
         return True

@@ -24,6 +24,7 @@ from tiercel.frontends.torch.cuda_shared import Planes
 from tiercel.frontends.torch.cuda_workspace import Layout
 from tiercel.frontends.torch.refusals import Refusals
 from tiercel.lower.accumulator import AccumulatorProgram, accumulate
+from tiercel.lower.accumulator.combining import Combining
 from tiercel.lower.program import lower
 from tiercel.schemes import get
 
@@ -119,7 +120,6 @@ class FusedWeight:
         launch = self._ready.get(place)
         if launch is None:
             from tiercel.targets.hopper.fused_product import Workspace
-            from tiercel.targets.hopper.fused_schedule import Combining
 
             combining = None
             if planes is None:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,15 @@ def test_ratio_is_to_the_peer_that_does_best():
     assert result.ratio is not None
     assert result.ratio.median == 1.1
     assert result.meets_bar is False
+
+
+def test_a_wrong_product_meets_no_bar():
+    result = case_result(Case(100, 100, 100, bar=1.0), 1.0, numpy=2.0)
+    assert result.meets_bar
+    ours, numpys = result.timings
+    wrong = replace(result, timings=(replace(ours, error=0.7), numpys))
+    assert wrong.is_wrong
+    assert wrong.meets_bar is False
 
 
 def test_rates_count_classical_operations():

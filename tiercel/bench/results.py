@@ -13,6 +13,7 @@ from tiercel.bench.timing import Spread
 from tiercel.errors import TiercelValueError
 
 FORMAT = 1
+WRONG = 32.0  # the default accuracy allows a growth of 8, on average over random data
 AND = " && "  # between the commands of a run in parts
 
 
@@ -65,10 +66,20 @@ class CaseResult:
 
     @property
     def meets_bar(self) -> bool | None:
-        """Whether the median ratio reaches the case's bar; None without a bar or a ratio."""
+        """Whether the median ratio reaches the case's bar; None without a bar or a ratio.
+
+        A product that is wrong meets none, however fast it was.
+        """
         if self.case.bar is None or self.ratio is None:
             return None
-        return self.ratio.median >= self.case.bar
+        return self.ratio.median >= self.case.bar and not self.is_wrong
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether tiercel's error is ``WRONG`` times that of every peer."""
+        ours = self.of(TIERCEL)
+        errors = [t.error for t in self.timings if t.library != TIERCEL and t.error is not None]
+        return bool(ours and ours.error and errors and ours.error > WRONG * max(errors))
 
 
 @dataclass(frozen=True)

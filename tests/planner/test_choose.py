@@ -228,3 +228,34 @@ def test_no_width_makes_two_threads_share_unevenly():
         plan = make_plan(Problem(672, N, N, threads=2, scheme="strassen2"), TWO_CORES)
         rates.append(plan.problem.flops / plan.chosen.seconds)
     assert all(b > 0.97 * a for a, b in pairwise(rates))
+
+
+def test_many_threads_share_packed_a():
+    """Where two of them live on a core, with panels and scratch that leave room for the other's."""
+    many = with_rates(
+        replace(MACHINE, cores=16), scaling=13, memory_scaling=6, vendor_all_cores=600
+    )
+    for size in (4096, 8192):
+        problem = Problem(size, size, size, threads=16)
+        chosen = make_plan(problem, many).chosen
+        assert chosen.recipe is not None
+        block, program = chosen.recipe.blocking, chosen.recipe.program
+        assert block.packed_a > 0
+        assert block.target.depth * 16 * 4 <= many.l1 / 3
+        assert program.m * program.n * block.c_block <= many.l2 / 3
+
+
+def test_a_scheme_of_many_blocks_has_a_plan_with_many_threads():
+    problem = Problem(2048, 2048, 2048, threads=16, scheme="strassen3")
+    assert make_plan(problem, replace(MACHINE, cores=16)).chosen.algorithm == "strassen3"
+
+
+@pytest.mark.parametrize("options", [{}, {"threads": 2}, {"dtype": "float64"}])
+def test_shallow_and_thin_products_are_the_vendors(options: dict):
+    for K in (2, 16):
+        assert make_plan(Problem(3000, 3000, K, **options), MACHINE).chosen.algorithm == "vendor"
+    for M, N in ((4, 3000), (3000, 3)):
+        assert make_plan(Problem(M, N, 3000, **options), MACHINE).chosen.algorithm == "vendor"
+    named = Problem(3000, 3000, 2, scheme="classical", must_use=True, **options)
+    assert make_plan(named, MACHINE).chosen.algorithm == "classical"
+    assert make_plan(Problem(3000, 3000, 9, dtype="float16"), MACHINE).chosen.recipe is not None

@@ -85,17 +85,18 @@ def blockings(
         M, N, K = ceil_div(M, outer.m), ceil_div(N, outer.n), ceil_div(K, outer.k)
     by_row, views = problem.layout_b == "row", outer.widest("b") if outer else 0
     cap = workspace_cap(problem)
-    many, crowd = problem.threads > 1, problem.threads > 4
+    many, crowd = problem.threads > 1, problem.threads >= CROWD
     divisions = (1, 2, 4, 8) if crowd else (1, 2) if many else (1,)
     # A third of 1024 columns is half of 688: sub-blocks that two threads would else share as one
     # task or three. 672 × 2704 × 2704 by two levels takes 0.78 of the time, 704 × 2600 × 4096 0.91.
     splits = sorted({*divisions, 3, 4}) if many else divisions
-    depth = _depth(program, machine, tile)
+    depth = _depth(program, machine, tile, crowd)
     rows = _rows(program, machine, tile, depth)
     # A pass over part of K only where a pass over all of it needs too much memory. Half types
     # cannot be added up in C: one pass.
     spans = SPANS if problem.storage == problem.compute else SPANS[:1]
-    seen = set()
+    most = machine.l2 * CROWDED if crowd else EVERYTHING
+    seen, too_large = set(), []
     for share_a in (False, True) if crowd else (False,):
         if share_a:
             splits = SHARED_SPLITS
@@ -107,12 +108,24 @@ def blockings(
                     made = blocking(M, N, K, program, tile, target, by_row=by_row, views=views)
                     needed = made.packed + made.packed_a
                     key = (made.mc, made.nc, made.kc, made.k_span, made.task_panels, share_a)
-                    if key not in seen:
-                        seen.add(key)
+                    if key in seen:
+                        continue
+                    seen.add(key)
+                    scratch = program.planes * program.m * program.n * made.c_block
+                    if scratch <= most:
                         yield made
+                    else:
+                        too_large.append((scratch, len(too_large), made))
                 if needed < cap // 2:
                     break
+    if len(too_large) == len(seen):  # a scheme of very many blocks
+        yield min(too_large)[-1]
 
+
+#: From so many threads on, two may live on a core and have half of its caches each: a panel of B
+#: then takes a third of L1 (16 threads, float64, 4096³: depth 128 has 1.07 × the speed of 256), and
+#: a task's scratch at most this share of L2 (532 KB 1.09 to 1.12 × the speed of 1064).
+CROWD, CROWDED = 5, 1 / 3
 
 #: Tasks that a sub-block's columns are cut into where many threads share packed A: there a task of
 #: few columns costs little, and its scratch stays in L2.
@@ -125,12 +138,12 @@ SPANS = (EVERYTHING, 4096, 2048, 1024)
 DEEPEST = 256
 
 
-def _depth(program: Program, machine: Machine, tile: Tile) -> int:
+def _depth(program: Program, machine: Machine, tile: Tile, crowd: bool) -> int:
     """Depth of a sub-block: a panel of B takes half of L1, two thirds without sums.
 
     Plain, 2048³: depth 344 and 126 rows 181.0 ms, 256 and 258 rows 181.8, 512 and 516 182.8.
     """
-    room = machine.l1 * 2 // 3 if program.plain else machine.l1 // 2
+    room = machine.l1 // 3 if crowd else machine.l1 * 2 // 3 if program.plain else machine.l1 // 2
     fits = max(tile.chunk, room // (tile.nr * tile.size) // tile.chunk * tile.chunk)
     return fits if program.plain else min(DEEPEST, fits)
 

@@ -12,7 +12,7 @@ from tiercel.lower.blocking import Blocking, ceil_div
 from tiercel.lower.program import Program
 from tiercel.lower.recipe import Recipe
 from tiercel.planner import accuracy
-from tiercel.planner.candidates import Algorithm, algorithms, blockings, workspace_cap
+from tiercel.planner.candidates import CROWD, Algorithm, algorithms, blockings, workspace_cap
 from tiercel.planner.cost import kernel_seconds, vendor_seconds
 from tiercel.planner.machine import Machine
 from tiercel.planner.plan import Candidate, Plan
@@ -24,14 +24,21 @@ from tiercel.schemes import Scheme
 #: good by more than 10 % in one of ten for one level of Strassen, by 3 % for the classical kernel.
 MARGIN, CLASSICAL_MARGIN, SCHEME_MARGIN = 1.04, 1.02, 1.005
 
+#: With so many threads that they share caches and memory, a scheme's sums cost more than predicted:
+#: float64, 4096³, 16 threads: predicted 1.06 × the classical kernel's speed, measured 0.91; float32
+#: 1.05 and 0.98; at 8192³ 1.08 and 1.10.
+CROWD_MARGIN = 1.06
+
 #: Shortest segment of K that a scheme sums over: with fewer elements the 1-norms of ordinary data
 #: scatter so much that the run-time guard (``accuracy.SCALE_LIMIT``) would refuse them.
 SHORTEST_SEGMENT = 64
 
 #: Up to this depth a product is mostly about C, and NumPy's time per element of it, measured at a
 #: depth of 32, is put too high: 788 × 2168 × 9 takes 0.6 of what is predicted, and the own kernel,
-#: predicted to be as fast, 1.7 times as long. (Halves, which NumPy has no BLAS for, are not left.)
-SHALLOW = 16
+#: predicted to be as fast, 1.7 times as long. The same with few rows or columns: the own kernel
+#: multiplies 4 × 131 × 2898 at 0.46 × NumPy's speed, predicted 1.02. (Halves, which NumPy has no
+#: BLAS for, are not left.)
+SHALLOW, THIN = 16, 4
 
 
 def make_plan(problem: Problem, machine: Machine) -> Plan:
@@ -56,18 +63,18 @@ def make_plan(problem: Problem, machine: Machine) -> Plan:
     ]
     if problem.scheme is not None:
         chosen = own[0]
-        if chosen.rejected and not chosen.rejected.startswith("K "):
+        if chosen.rejected and not chosen.rejected.startswith(("K ", "M ")):
             raise TiercelValueError(f"scheme={problem.scheme!r}: {chosen.rejected}")
         if not problem.must_use and vendor.seconds * MARGIN < chosen.seconds:
             chosen = vendor
         return Plan(problem, machine, (vendor, *own), chosen)
     best = vendor
     for candidate in own:
-        margin = SCHEME_MARGIN
+        margin = SCHEME_MARGIN if problem.threads < CROWD else CROWD_MARGIN
         if candidate.algorithm == "classical":
             margin = CLASSICAL_MARGIN
         elif best is vendor:
-            margin = MARGIN
+            margin = max(margin, MARGIN)
         if not candidate.rejected and candidate.seconds * margin < best.seconds:
             best = candidate
     return Plan(problem, machine, (vendor, *own), best)
@@ -108,6 +115,8 @@ def _candidate(problem: Problem, machine: Machine, algorithm: Algorithm) -> Cand
         rejected = f"error growth {growth:.1f} over the allowed {limit:g}"
     elif problem.K <= SHALLOW and problem.storage == problem.compute:
         rejected = f"K {problem.K} is left to NumPy, up to {SHALLOW}"
+    elif min(problem.M, problem.N) <= THIN and problem.storage == problem.compute:
+        rejected = f"M {problem.M}, N {problem.N}: up to {THIN} is left to NumPy"
     elif algorithm.scheme and problem.K // algorithm.scheme.k < SHORTEST_SEGMENT:
         rejected = (
             f"K {problem.K} is too short to judge the scales of {algorithm.scheme.k} segments"

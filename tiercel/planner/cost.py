@@ -11,7 +11,8 @@ average and whose result goes to t_C views; without one, R' = t = 1. Within a st
     stage      (column parts · t_A · MK + t_B · KN) · s / stage        KN: none when B is packed
     store      (2 · t_C · passes − first) · MN · s / store             a view touched first: 1 less
 
-Where threads share packed A, it is staged and summed once, not for every part of the columns.
+Where threads share packed A, it is staged and summed once, not for every part of the columns, by as
+many threads as there are row steps.
 Staging and storing take longer where neighbours in memory are not neighbours in a register: see the
 constants below. NumPy's product is 2MNK / peak and a time for each element of A, B and C, which
 ``Rates.half`` says in sizes: N / half_N multiplications of an element of A take as long as it.
@@ -33,8 +34,9 @@ WAKE = 15e-6
 
 #: Time of an element that lies by columns over that of a row-major one, staged or stored; and of an
 #: element of B that no sums are made of: it is written to memory and read again, which sums
-#: include. From 356 products of random shapes, 30 Mflop to 2.5 Gflop (AVX2, Zen 3).
-A_COLUMNS, B_COLUMNS, C_COLUMNS, PLAIN_B = 2.0, 1.6, 5.0, 1.8
+#: include. From 356 products of random shapes, 30 Mflop to 2.5 Gflop (AVX2, Zen 3). C by columns:
+#: 58 × 3368 × 634, swapped, has 0.93 to 1.02 × NumPy's speed (predicted with 5: 1.07).
+A_COLUMNS, B_COLUMNS, C_COLUMNS, PLAIN_B = 2.0, 1.6, 8.0, 1.8
 
 #: Packed sums of A that threads share are read again by each part of the columns; one part in so
 #: many of the time from memory is seen, multiplications hide the rest.
@@ -89,7 +91,6 @@ def kernel_seconds(
     task_splits = ceil_div(blocking.panels, blocking.task_panels)
     passes = ceil_div(K, blocking.k_span)
     parts = col_steps * task_splits
-    a_reads = 1 if blocking.packed_a else parts
     a_bytes, b_bytes, c_bytes = (planes * x * size for x in (M * K, K * N, M * N))
 
     multiply = products * _tile_seconds(M, N, K, program, blocking, rates, tile, passes) * 1e9
@@ -99,7 +100,8 @@ def kernel_seconds(
         stream += parts * products / (m * k) * a_bytes / rates.read / HIDDEN
     slow_a = A_COLUMNS if problem.layout_a != "row" else 1.0
     slow_c = C_COLUMNS if problem.layout_c != "row" else 1.0
-    move = stream + a_reads * t_a * a_bytes * slow_a / rates.stage
+    pack_a = t_a * a_bytes * slow_a / rates.stage
+    move = stream
     move += (2 * t_c * passes - first) * c_bytes * slow_c / rates.store
     slow_b = B_COLUMNS if problem.layout_b != "row" else 1.0
     pack = t_b * b_bytes * slow_b / rates.stage
@@ -107,20 +109,28 @@ def kernel_seconds(
         pack *= PLAIN_B
     else:
         moved = (program.terms("a") + products) / (planes * m * k) + 3 * (t_a - 1)
-        move += a_reads * moved * a_bytes / rates.sum_a
+        pack_a += moved * a_bytes / rates.sum_a
         moved = (program.terms("b") + products) / (planes * k * n) + 3 * (t_b - 1)
         pack += moved * b_bytes / rates.sum_b
     if problem.static_b:
         pack = 0.0
     if problem.threads == 1:
-        return CALL + repeats * (multiply + move + pack) * 1e-9
-    count = row_steps * task_splits
-    uneven = ceil_div(count, problem.threads) / count * problem.threads
+        return CALL + repeats * (multiply + move + parts * pack_a + pack) * 1e-9
+    uneven = _uneven(row_steps * task_splits, problem.threads)
+    if blocking.packed_a:
+        pack += pack_a * _uneven(row_steps, problem.threads)
+    else:
+        move += parts * pack_a
     compute = _speedup(rates.scaling, problem, machine)
     memory = _speedup(rates.memory_scaling, problem, machine)
     barriers = 2 * passes * col_steps * 2e-6
     step = barriers + ((multiply / compute + move / memory) * uneven + pack / memory) * 1e-9
     return CALL + WAKE + repeats * step
+
+
+def _uneven(tasks: int, threads: int) -> float:
+    """How much longer the slowest of the threads takes than an equal share."""
+    return ceil_div(tasks, threads) / tasks * threads
 
 
 def _speedup(all_cores: float, problem: Problem, machine: Machine) -> float:

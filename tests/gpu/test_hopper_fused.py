@@ -8,9 +8,9 @@ import torch
 from tiercel import schemes
 from tiercel.errors import TiercelTypeError, TiercelValueError
 from tiercel.lower.accumulator import accumulate
+from tiercel.lower.accumulator.combining import Combining
 from tiercel.lower.recipe import Guard
 from tiercel.targets.hopper.fused_product import prepare
-from tiercel.targets.hopper.fused_schedule import Combining
 from tiercel.targets.hopper.packed import pack
 from tiercel.targets.hopper.verdict import Judge
 
@@ -77,15 +77,40 @@ def test_integers_are_exact(M, N, K, dtype, a_transposed, b_transposed, dynamic,
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize(
-    "name", ["strassen", "accurate", "lean-2x2x3", "hopcroft-kerr-2x3x3", "laderman"]
+    "name",
+    ["strassen", "accurate", "lean-2x2x3", "hopcroft-kerr-2x3x3", "laderman", "lean-4x4x2"],
 )
 def test_other_schemes(name: str, dtype: torch.dtype):
+    # K is short: sums of the most accurate scheme hold eighths, and float16 keeps 11 bits of them.
     made = program(name)
     M, N, K = 272 * made.m, 520 * made.n, 192 * made.k
     a, b = integers(M, K, dtype), integers(K, N, dtype, True)
     out, refused = product(a, b, program=made)
     assert not refused
     assert torch.equal(out, (a.float() @ b.float()).to(dtype))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("how", [Combining("beside", early=7), Combining("first", 2, early=12)])
+def test_planes_of_the_first_products_come_before(how: Combining, dynamic: bool):
+    a = integers(2080, 1296, torch.bfloat16)
+    b = integers(1296, 2080, torch.bfloat16, True)
+    out, refused = product(a, b, how, program("lean-4x2x4"), dynamic)
+    assert not refused
+    assert torch.equal(out, (a.float() @ b.float()).to(a.dtype))
+
+
+@pytest.mark.parametrize("name", ["winograd", "lean-4x2x4", "lean-4x4x2"])
+def test_outliers_of_100_times_in_a_hundredth_of_the_data(name: str):
+    a, b = (torch.randn(4096, 4096, device="cuda") for _ in range(2))
+    for x in (a, b):
+        x[torch.rand_like(x) < 0.01] *= 100
+    a, b = a.bfloat16(), b.bfloat16()
+    reference = a.double() @ b.double()
+    out, refused = product(a, b, program=program(name))
+    assert not refused
+    error, vendors = ((x.double() - reference).norm().item() for x in (out, a @ b))
+    assert error <= 1.5 * vendors
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

@@ -217,6 +217,19 @@ def test_last_rows_that_do_not_divide_are_torchs(device, monkeypatch):
     torch.testing.assert_close(out, torch.relu(a @ w.t()))
 
 
+@pytest.mark.parametrize("scheme", [None, "winograd"])
+@pytest.mark.parametrize("kind", ["fused", "portable"])
+def test_only_products_that_nobody_insists_on_rest_after_a_refusal(monkeypatch, kind, scheme):
+    resting = SimpleNamespace(allows=lambda: False)
+    monkeypatch.setattr(cuda_run, "capturing", lambda: False)
+    monkeypatch.setattr(cuda_run, "refusals_of", lambda plan, b: resting)
+    packed = Packed("winograd", SimpleNamespace(refusals=resting), 0, kind)
+    plan = SimpleNamespace(chosen=SimpleNamespace(variant=SimpleNamespace(kind=kind)))
+    a, b = torch.randn(32, 32).bfloat16(), torch.randn(32, 32).bfloat16()
+    request = Request(a, b, None, checked_options(scheme=scheme), packed)
+    assert ("refused" in cuda_run.why_not_now(plan, request)) == (scheme is None)  # type: ignore[arg-type]
+
+
 def weight_with(monkeypatch) -> cuda_fused.FusedWeight:
     monkeypatch.setattr(cuda_fused.FusedWeight, "_tell", lambda self, flags: None)
     return cuda_fused.FusedWeight(SimpleNamespace(operand=None, judge=None))

@@ -52,6 +52,15 @@ def test_fused_bytes_count_the_planes_that_the_kernel_reads(dtype: str):
     assert memory.fused_bytes(packed, scheme, 132) == left + saved
 
 
+def test_fused_bytes_count_the_tiles_that_are_begun():
+    scheme = get("lean-4x2x4")
+    slots = len(accumulate(scheme).slot_kinds)
+    for n, blocks in ((8192, 128), (16384, 132)):  # 64 tiles of two blocks, and more than one turn
+        problem = Problem(n, n, n, "bfloat16", static_b=True)
+        left, _ = memory.fused_planes(problem, scheme)
+        assert memory.fused_bytes(problem, scheme, 132) - left == blocks * slots * SLOT_BYTES
+
+
 def test_the_callers_cap_counts_and_otherwise_the_operands_and_the_gpu():
     assert memory.workspace_cap(Problem(9, 9, 9, workspace=5), 1 << 40) == 5
     small, large = Problem(100, 100, 100), Problem(20000, 20000, 20000)

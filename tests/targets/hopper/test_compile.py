@@ -13,11 +13,11 @@ import pytest
 
 from tiercel import schemes
 from tiercel.lower.accumulator import accumulate
+from tiercel.lower.accumulator.combining import Where
 from tiercel.targets.hopper import compile as nvrtc
 from tiercel.targets.hopper import fused, fused_source, heuristic, planes, source, split
 from tiercel.targets.hopper.config import SHARED_BYTES, Config
 from tiercel.targets.hopper.fused_params import NOTHING, SchemeParams
-from tiercel.targets.hopper.fused_schedule import Where
 from tiercel.targets.hopper.params import Params
 
 FIRST = heuristic.CANDIDATES[0]

@@ -33,6 +33,7 @@ from tiercel.planner.gpu.variants import Variant, fused
 from tiercel.planner.problem import Problem
 
 FUSED_LAUNCHES = 6  # flags, the guard's two, its verdict, the product, the classical one's refusal
+FUSED_START = 12e-6  # until the first planes are there, which nothing hides: seconds
 FIXED_LAUNCHES = 3  # the guard's records and its repair
 
 
@@ -80,7 +81,9 @@ def fused_seconds(problem: Problem, machine: GpuMachine, name: str) -> float:
     moved = left + M * K * problem.itemsize
     if not problem.static_b:
         moved += right + K * N * problem.itemsize
-    move = moved / rates.combine * 1e-9 + rates.out * M * N * 1e-12
+    # Half of a packed weight's A is combined while others multiply, of two operands nothing is.
+    combine = rates.combine if problem.static_b else min(rates.combine, machine.copy)
+    move = moved / combine * 1e-9 + rates.out * M * N * 1e-12
     # Along contiguous rows of K the guard's statistics come along with the planes.
     guarded = M * K * (problem.layout_a != "row")
     guarded += K * N * (problem.layout_b != "col" and not problem.static_b)
@@ -88,7 +91,7 @@ def fused_seconds(problem: Problem, machine: GpuMachine, name: str) -> float:
     passes = epilogue_seconds(problem, machine)
     if problem.bias:  # added by a pass of its own
         passes += 2 * M * N * problem.itemsize / machine.copy / 1e9
-    return multiply + move + guard + passes + FUSED_LAUNCHES * machine.launch * 1e-6
+    return multiply + move + guard + passes + FUSED_START + FUSED_LAUNCHES * machine.launch * 1e-6
 
 
 def portable_seconds(problem: Problem, machine: GpuMachine, variant: Variant) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tiercel.lower.accumulator import Multiply, accumulate
+from tiercel.lower.accumulator.combining import Amount, choose
 from tiercel.lower.blocking import ceil_div
 from tiercel.planner.gpu.variants import Variant
 from tiercel.planner.problem import Problem
@@ -95,14 +96,20 @@ def fused_planes(problem: Problem, scheme: Scheme) -> tuple[int, int]:
 
 
 def fused_bytes(problem: Problem, scheme: Scheme, multiprocessors: int) -> int:
-    """Bytes for planes and for the partial sums that each thread block saves.
+    """Bytes for planes and for the partial sums of tiles that are begun and not finished.
 
     Planes of a packed B are counted where it was packed.
     """
-    left, right = fused_planes(problem, scheme)
+    (left, right), program = fused_planes(problem, scheme), accumulate(scheme)
+    moved = left + problem.M * problem.K * problem.itemsize
+    if not problem.static_b:
+        moved += right + problem.K * problem.N * problem.itemsize
     down, across = FUSED_TILE
     tiles = ceil_div(problem.M // scheme.m, FUSED_CLUSTER * down)
     tiles *= ceil_div(problem.N // scheme.n, across)
-    blocks = min(multiprocessors // FUSED_CLUSTER, tiles) * FUSED_CLUSTER
-    saved = blocks * len(accumulate(scheme).slot_kinds) * FUSED_SLOT
+    clusters = multiprocessors // FUSED_CLUSTER
+    k_tiles = ceil_div(problem.K // scheme.k * problem.itemsize, 128) * program.multiplies
+    how = choose(Amount(tiles, clusters, k_tiles, moved), program, judged=True)
+    blocks = min(clusters, tiles + how.clusters) * FUSED_CLUSTER
+    saved = blocks * max(1, how.split) * len(program.slot_kinds) * FUSED_SLOT
     return left + (0 if problem.static_b else right) + saved

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tiercel.errors import TiercelTypeError, TiercelValueError
 from tiercel.lower.accumulator import AccumulatorProgram
+from tiercel.lower.accumulator.combining import Amount, Combining, Where, choose
 from tiercel.targets.hopper import (
     fused,
-    fused_schedule,
     fused_source,
     heuristic,
     planes,
@@ -22,7 +22,6 @@ from tiercel.targets.hopper.config import ITEM_BYTES, SLOT_BYTES, Config, Tile
 from tiercel.targets.hopper.driver import Arguments, Kernel, clear_words, multiprocessors
 from tiercel.targets.hopper.fused import Fused
 from tiercel.targets.hopper.fused_params import NOTHING, SchemeParams
-from tiercel.targets.hopper.fused_schedule import Amount, Combining, Where
 from tiercel.targets.hopper.launch import Launch
 from tiercel.targets.hopper.operand import Matrix, of_tensor, oriented
 from tiercel.targets.hopper.packed import PackedOperand, left_grid, right_grid
@@ -119,7 +118,7 @@ def prepare(
     ``b`` (K, N) that is not packed is combined in each call, too, by ``program``. Nothing waits for
     the device: planes that overflowed or are not finite are noticed there, and the classical
     kernel, launched last, then replaces the result. ``judge``: what else the data must fulfil.
-    ``combining``: by default ``fused_schedule`` decides. ``memory``: of the sizes that an earlier
+    ``combining``: by default ``choose`` decides. ``memory``: of the sizes that an earlier
     call with operands of the same sizes and strides used.
 
     Raises :class:`TiercelValueError` where the sizes do not divide into the scheme's blocks.
@@ -131,11 +130,12 @@ def prepare(
     left, right, d = of_tensor(a, "a"), of_tensor(tensor, "b"), of_tensor(out, "out")
     _check(left, right, d, program, packed)
     device = a.get_device()
-    shape = _shape(left, right, d, program, packed is None, combining, device)
+    judged = judge is not None
+    shape = _shape(left, right, d, program, packed is None, combining, judged, device)
     if memory is None:
         memory = _workspace(a, shape)
     flag = memory.flags.data_ptr()
-    params, before = _argument(left, d, shape, packed, memory, alpha, judge is not None, device)
+    params, before = _argument(left, d, shape, packed, memory, alpha, judged, device)
     guard: list[Launch] = []
     if judge is not None:
         guard = [*_measurements(shape, judge, flag, device), _verdict(judge, tensor, flag, device)]
@@ -191,7 +191,7 @@ def _verdict(judge: Judge, b: torch.Tensor, flag: int, device: int) -> Launch:
 
 def _shape(
     a: Matrix, b: Matrix, d: Matrix, program: AccumulatorProgram, dynamic: bool,
-    combining: Combining | None, device: int,
+    combining: Combining | None, judged: bool, device: int,
 ) -> _Shape:  # fmt: skip
     M, N = d.rows // program.m, d.columns // program.n
     rows, columns = -(-M // (TILE.m * TILE.cluster_m)), -(-N // (TILE.n * TILE.cluster_n))
@@ -205,8 +205,11 @@ def _shape(
         written = planes.plane_bytes(grids[0], lowered.a_planes) + a.rows * a.columns * item
         if dynamic:
             written += planes.plane_bytes(grids[1], lowered.b_planes) + b.rows * b.columns * item
-        amount = Amount(rows * columns, clusters, k_tiles * program.multiplies, written)
-        combining = fused_schedule.choose(amount, lowered)
+        # The walk goes by bands of rows: the first turn reads some of them only.
+        bands = -(-clusters // (heuristic.GROUP * columns))
+        needed = min(1.0, bands * heuristic.GROUP / rows)
+        amount = Amount(rows * columns, clusters, k_tiles * program.multiplies, written, needed)
+        combining = choose(amount, program, judged=judged)
     inside = combining.where != "before"
     early = combining.early if inside else 0
     lowered = fused.lower(program, a.dtype, inside, inside and dynamic, parts, early)

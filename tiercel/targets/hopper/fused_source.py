@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from tiercel.lower.accumulator.combining import IDLE_WARPS, Where
 from tiercel.targets.hopper import source
 from tiercel.targets.hopper.config import CONSUMERS, SLOT_BYTES, SUBTILE_BYTES, THREADS, Config
 from tiercel.targets.hopper.fused import PLANES, Fused, early_and_late, sums_of
-from tiercel.targets.hopper.fused_schedule import IDLE_WARPS, Where
 from tiercel.targets.hopper.source import KernelProgram, sums_text
 from tiercel.targets.hopper.wgmma import KINDS
 
 
 def text(config: Config, lowered: Fused, where: Where = "before") -> str:
-    """The whole translation unit. ``where`` planes are combined: see ``fused_schedule.py``."""
+    """The whole translation unit. ``where``: of ``Combining``."""
     program = lowered.program
     a_blocks = program.m * program.k if lowered.left else 1
     b_blocks = program.k * program.n if lowered.right else 1

@@ -38,7 +38,7 @@ SMALL = [
     for N, K in ((4096, 4096), (14336, 4096), (4096, 8192))
 ]
 SECONDS, ROUNDS, SETS_BYTES = 0.25, 2, 200 << 20
-SLEEP = 120_000  # cycles, about 70 µs: several times what the host takes for a launch
+SLEEP = 200_000  # cycles, more than 100 µs: several times what the host takes for a launch
 
 
 class Operands:

@@ -72,7 +72,7 @@ def test_blocks_are_exact_on_integers(tile: Tile, M: int, N: int, K: int):
     assert whole[:, N:].isnan().all()
 
 
-@pytest.mark.parametrize("tile", heuristic.PROMOTED_COLUMNS, ids=str)
+@pytest.mark.parametrize("tile", [*heuristic.PROMOTED_COLUMNS, heuristic.PROMOTED_WHOLE], ids=str)
 @pytest.mark.parametrize(("M", "N", "K"), SIZES[1:])
 def test_blocks_of_single_columns(tile: Tile, M: int, N: int, K: int):
     a, b = integers(M, K), integers(N, K).t()
@@ -112,7 +112,7 @@ def test_numbers_and_vectors(kind: str, fast: bool, M: int, N: int, K: int):
     assert torch.equal(got, product(a, b, scale_a, scale_b).to(torch.bfloat16))
 
 
-@pytest.mark.parametrize("tile", [t for t in heuristic.CANDIDATES if t.n != 192], ids=str)
+@pytest.mark.parametrize("tile", [*heuristic.CANDIDATES, heuristic.VECTORS], ids=str)
 def test_fast_accumulation_on_every_tile(tile: Tile):
     a, b = integers(300, 272), integers(712, 272).t()
     scale_a, scale_b = scales(300, 1), scales(1, 712)

@@ -26,6 +26,8 @@ CONFIGS = {
     "direct": config(direct=True, promoted=True, scaling="blocks"),
     "e5m2 by e4m3": config(operand="float8_e5m2", operand_b="float8_e4m3fn", promoted=True),
     "whole": config(heuristic.PROMOTED_WHOLE, promoted=True, scaling="vectors"),
+    "whole, columns": config(heuristic.PROMOTED_WHOLE, promoted=True, scaling="column blocks"),
+    "vectors": config(heuristic.VECTORS, scaling="vectors"),
     **{f"{x.m}x{x.n}": config(x, promoted=True, scaling="blocks") for x in heuristic.PROMOTED},
     **{
         f"{x.m}x{x.n}, columns": config(x, promoted=True, scaling="column blocks")

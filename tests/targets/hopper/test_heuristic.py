@@ -44,7 +44,8 @@ def test_large_products_take_the_tiles_with_the_least_traffic():
     for M, N, K in ((4096, 4096, 4096), (8192, 8192, 8192), (8192, 28672, 4096)):
         assert heuristic.choose(M, N, K, 1, SMS, large=False).tile == first
         assert heuristic.choose_promoted(M, N, 2 * K, SMS, "blocks") == first
-    assert heuristic.choose_promoted(8192, 8192, 8192, SMS).n == 192
+    for scaling in ("none", "vectors", "column blocks"):
+        assert heuristic.choose_promoted(8192, 8192, 8192, SMS, scaling).n == 192
     assert heuristic.choose_promoted(4096, 4096, 4096, SMS) == first  # 21.3 columns of tiles
     # 8192 columns are 42.7 tiles of 192: an eleventh turn for a few of them.
     assert heuristic.choose(8192, 8192, 8192, 1, SMS).tile == first

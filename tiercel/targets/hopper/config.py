@@ -134,7 +134,7 @@ class Config:
     operand_b: DType | None = None
 
     def __post_init__(self) -> None:
-        columns = (64, 128, 256) if self.by_blocks else (64, 128, 192, 256)
+        columns = (64, 128, 256) if self.scaling == "blocks" else (64, 128, 192, 256)
         alternating = self.tile.schedule == "cooperative" and self.tile.n in columns
         if self.promoted and not (alternating and self.tile.blocks * self.tile.n <= 256):
             raise TiercelValueError(

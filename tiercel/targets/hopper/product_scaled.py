@@ -92,9 +92,8 @@ def _prepared(
     device, alternates = a.get_device(), tile is None
     if tile is None:
         sms = multiprocessors(device)
-        tile = heuristic.choose_promoted(M, N, K, sms, scales.scaling) if promoted else (
-            heuristic.choose(M, N, K // 2, 1, sms, splits=False, k_major=True, item=1).tile
-        )  # fmt: skip
+        choose = heuristic.choose_promoted if promoted else heuristic.choose_fast
+        tile = choose(M, N, K, sms, scales.scaling)
     config, blocks, params = describe(left, right, d_view, tile, device)
     config = replace(config, direct=direct, promoted=promoted, scaling=scales.scaling)
     if direct:

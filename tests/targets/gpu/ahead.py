@@ -115,12 +115,14 @@ def probes(target: str) -> Iterator[tuple[str, str, Any]]:
             ("B by columns", "stride_k", TALL, WIDE, PARTS),
         ):  # fmt: skip
             yield f"times_random {name}", dtype, compiled(
-                times_random, target, {"b": f"*{dtype}", "y": real, "state": "*i32"},
-                {"COMPUTE": compute, "ROWS": rows, "COLS": cols, "PARTS": parts, contiguous: 1},
+                times_random, target,
+                {**dict.fromkeys("bc", f"*{dtype}"), "y": real, "z": real, "state": "*i32"},
+                {"COMPUTE": compute, "ROWS": ROWS, "COLS": COLS, "TALL": rows, "WIDE": cols,
+                 "PARTS": parts, contiguous: 1},
             )  # fmt: skip
         yield "compare", dtype, compiled(
             compare, target,
-            {**dict.fromkeys(("a", "c", "bias"), f"*{dtype}"), "y": real, "rows": real,
+            {**dict.fromkeys(("a", "bias"), f"*{dtype}"), "y": real, "rows": real,
              "record": "*i64" if dtype == "fp64" else "*i32", "state": "*i32"},
             {**shared, "ROWS": ROWS, "COLS": COLS, "PARTS": PARTS},
         )  # fmt: skip

@@ -7,6 +7,7 @@ import torch
 from tiercel.errors import TiercelError, TiercelTypeError, TiercelValueError
 from tiercel.schemes import get
 from tiercel.targets.gpu import pack, product
+from tiercel.targets.gpu.recipe import recipe_for
 
 DTYPES = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
 
@@ -103,6 +104,22 @@ def test_the_guard_hands_over_to_the_classical_kernel(dtype):
     out = product(a, b, get("strassen"))
     assert not out[5].any()
     torch.testing.assert_close(out, a @ b)
+
+
+@pytest.mark.parametrize(("row", "by_rows"), [(5, (True, False)), (15, (False, True))])
+def test_levels_around_others_find_a_zero_row(row, by_rows):
+    """With the sums of several sources where K is contiguous, else in a pass of its own."""
+    a, b = torch.randn(20, 128), torch.randn(128, 20)
+    a, b = (x if rows else x.mT.contiguous().mT for x, rows in zip((a, b), by_rows, strict=True))
+    levels, workspace = [get("strassen")] * 2, 40_000
+    recipe = recipe_for(levels, 20, 20, 128, "float32", workspace=workspace)
+    assert recipe is not None
+    assert not recipe.outer.plain
+    assert recipe.batched
+    a[row] = 0
+    assert not product(a, b, levels, workspace=workspace)[row].any()
+    a[row], b[:, row] = 1, 0
+    assert not product(a, b, levels, workspace=workspace)[:, row].any()
 
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])

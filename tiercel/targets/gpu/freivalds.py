@@ -1,7 +1,7 @@
 """Freivalds' probe in two kernels: every operand and the result are read once.
 
-    y = B · x        x is random, made where it is read
-    A · y ≟ C · x    rows of A and C, and, by the last thread block, the verdict on all of them
+    y = B · x, z = C · x    x is random, made where it is read
+    A · y ≟ z               rows of A and, by the last thread block, the verdict on all of them
 
 PyTorch's own kernels need 26 launches and A with eight columns: 140 µs at 4096³ in float32 on an
 H200, 755 µs where the host launches them, beside 2.3 ms for the product.
@@ -32,14 +32,16 @@ from tiercel.targets.gpu.verdict import NAN
 #: Mean square of the entries of x: uniform between 0.5 and 1.5, of either sign.
 SQUARE = 13 / 12
 
-#: Rows of A and C of a thread block, and elements of a row at once.
-ROWS, COLS = 8, 512
+#: Rows of a matrix that lies by rows, and elements of a row at once: ``compare`` then takes 48
+#: registers, so that five thread blocks fit; 512 elements took 98 (132 when it read C as well, at
+#: 2.9 TB/s).
+ROWS, COLS = 8, 256
 
-#: Rows and columns of B at once where its columns are contiguous, and most parts of its rows.
-TALL, WIDE, PARTS = 64, 128, 4
+#: Rows and columns of B at once where its columns are contiguous, and parts of its columns. 26 µs
+#: for B at 4096³ in float32; with 64 rows and 128 columns 33.
+TALL, WIDE, PARTS = 128, 32, 4
 
-#: Warps of these kernels. With 4, ``compare`` took 54 µs at 4096³ in float32, 2.5 TB/s: too few
-#: bytes were on their way.
+#: Warps of these kernels.
 WARPS = 8
 
 #: Thread blocks of the repair, of which a multiprocessor of an H200 holds four.
@@ -64,38 +66,54 @@ def entry(i, seed):
 
 @triton.jit
 def times_random(
-    b, K, N, stride_k, stride_n, y, state,
-    ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr, COMPUTE: tl.constexpr,
+    b, c, M, K, N, stride_k, stride_n, stride_c, y, z, state,
+    ROWS: tl.constexpr, COLS: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
+    PARTS: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
-    """``y[part] = B[:, part] · x[part]``: parts of the columns, added up by who reads y."""
+    """``z = C · x``, and ``y[part] = B[:, part] · x[part]``: parts that who reads y adds up.
+
+    C first, and from its end on, of which L2 may still hold some.
+    """
     seed = tl.load(state + 1)
-    part = tl.program_id(0) % PARTS
-    k = (tl.program_id(0) // PARTS * ROWS + tl.arange(0, ROWS))[:, None]
-    count = tl.cdiv(N, PARTS * COLS) * COLS
-    total = tl.zeros((ROWS, COLS), COMPUTE)
-    for n0 in range(part * count, tl.minimum(N, (part + 1) * count), COLS):
-        n = (n0 + tl.arange(0, COLS))[None, :]
-        at = k.to(tl.int64) * stride_k + n.to(tl.int64) * stride_n
-        value = tl.load(b + at, mask=(k < K) & (n < N), other=0.0).to(COMPUTE)
-        total += value * entry(n, seed).to(COMPUTE)
-    tl.store(y + part * K + k, tl.sum(total, 1, keep_dims=True), mask=k < K)
+    of_c = tl.cdiv(M, ROWS)
+    block = tl.program_id(0)
+    if block < of_c:
+        m = ((of_c - 1 - block) * ROWS + tl.arange(0, ROWS))[:, None]
+        found = tl.zeros((ROWS, COLS), COMPUTE)
+        for n0 in range(0, N, COLS):
+            n = (n0 + tl.arange(0, COLS))[None, :]
+            at = m.to(tl.int64) * stride_c + n
+            value = tl.load(c + at, mask=(m < M) & (n < N), other=0.0).to(COMPUTE)
+            found += value * entry(n, seed).to(COMPUTE)
+        tl.store(z + m, tl.sum(found, 1, keep_dims=True), mask=m < M)
+    else:
+        part = (block - of_c) % PARTS
+        k = ((block - of_c) // PARTS * TALL + tl.arange(0, TALL))[:, None]
+        count = tl.cdiv(N, PARTS * WIDE) * WIDE
+        total = tl.zeros((TALL, WIDE), COMPUTE)
+        for n0 in range(part * count, tl.minimum(N, (part + 1) * count), WIDE):
+            n = (n0 + tl.arange(0, WIDE))[None, :]
+            at = k.to(tl.int64) * stride_k + n.to(tl.int64) * stride_n
+            value = tl.load(b + at, mask=(k < K) & (n < N), other=0.0).to(COMPUTE)
+            total += value * entry(n, seed).to(COMPUTE)
+        tl.store(y + part * K + k, tl.sum(total, 1, keep_dims=True), mask=k < K)
 
 
 @triton.jit
 def compare(
-    a, c, bias, y, rows, record, state, M, N, K, stride_a, stride_c,
+    a, bias, y, rows, record, state, M, N, K, stride_a,
     tolerance: tl.float64, smallest: tl.float64, square: tl.float64,
     NAN: tl.constexpr, BIASED: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
     PARTS: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
     """The residual of every row, and what it is relative to; the last thread block judges.
 
-    ``record`` becomes one that the guard of ``classical`` refuses if a row is wrong.
+    ``rows`` begins with C · x. ``record`` becomes one that the guard of ``classical`` refuses if a
+    row is wrong.
     """
     seed = tl.load(state + 1)
     m = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
     of_a = a + m.to(tl.int64) * stride_a
-    of_c = c + m.to(tl.int64) * stride_c
     expected = tl.zeros((ROWS, COLS), COMPUTE)
     squares = tl.zeros((ROWS, COLS), COMPUTE)
     size = tl.zeros((1, COLS), COMPUTE)
@@ -108,18 +126,16 @@ def compare(
         expected += value * of_b
         squares += value * value
         size += of_b * of_b
-    found = tl.zeros((ROWS, COLS), COMPUTE)
     shift = tl.zeros((1, COLS), COMPUTE)
-    for n0 in range(0, N, COLS):
-        n = (n0 + tl.arange(0, COLS))[None, :]
-        x = entry(n, seed).to(COMPUTE)
-        value = tl.load(of_c + n, mask=(m < M) & (n < N), other=0.0).to(COMPUTE)
-        found += value * x
-        if BIASED:
+    if BIASED:
+        for n0 in range(0, N, COLS):
+            n = (n0 + tl.arange(0, COLS))[None, :]
+            x = entry(n, seed).to(COMPUTE)
             shift += tl.load(bias + n, mask=n < N, other=0.0).to(COMPUTE) * x
     product = tl.sum(expected, 1, keep_dims=True) + tl.sum(shift)
     terms = tl.sum(squares, 1, keep_dims=True) * (tl.sum(size) / K) * tl.cast(square, COMPUTE)
-    tl.store(rows + m, tl.abs(tl.sum(found, 1, keep_dims=True) - product), mask=m < M)
+    found = tl.load(rows + m, mask=m < M, other=0.0)
+    tl.store(rows + m, tl.abs(found - product), mask=m < M)
     tl.store(rows + M + m, product * product + terms, mask=m < M)
     tl.debug_barrier()  # all threads' rows are out before the block counts as done
     if tl.atomic_add(state, 1) == tl.num_programs(0) - 1:
@@ -238,12 +254,13 @@ def _launches(probe: Probe) -> tuple[Launch, ...]:
     tiles = ceil_div(M, block) * ceil_div(N, block)
     return (
         Launch(
-            times_random, ceil_div(K, down) * parts, b, K, N, *b.stride(), y, state,
-            ROWS=down, COLS=across, PARTS=parts, COMPUTE=compute, num_warps=WARPS,
+            times_random, ceil_div(M, ROWS) + ceil_div(K, down) * parts, b, c, M, K, N,
+            *b.stride(), c.stride(0), y, rows, state, ROWS=ROWS, COLS=COLS, TALL=down, WIDE=across,
+            PARTS=parts, COMPUTE=compute, num_warps=WARPS,
         ),
         Launch(
-            compare, ceil_div(M, ROWS), a, c, bias, y, rows, record, state, M, N, K, a.stride(0),
-            c.stride(0), probe.tolerance, probe.smallest, SQUARE, NAN=NAN[record.dtype],
+            compare, ceil_div(M, ROWS), a, bias, y, rows, record, state, M, N, K, a.stride(0),
+            probe.tolerance, probe.smallest, SQUARE, NAN=NAN[record.dtype],
             BIASED=probe.bias is not None, ROWS=ROWS, COLS=COLS, PARTS=parts, COMPUTE=compute,
             num_warps=WARPS,
         ),

@@ -44,7 +44,7 @@ PROMOTED_COLUMNS = (replace(PROMOTED[0], stages=3), *PROMOTED[1:])
 # consumer adds, so that the tensor cores wait less than with two halves; its rate, interleaved at
 # 8192³ 1.06 with one number and with scales of blocks for each column.
 PROMOTED_WHOLE, WHOLE_RATE = Tile(128, 192, 4, "cooperative", cluster_m=2), 1.02
-# With scales of rows and columns, which take as long as the store, and which PingPong hides.
+# With scales of rows and columns, which PingPong hides: 1.03 instead of 0.98 at 8192³ with 128x256.
 VECTORS = Tile(128, 192, 4, "pingpong", cluster_m=2)
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16)
 

@@ -102,8 +102,6 @@ def _choice(
 
     if len(out.shape) != 2 or len(a.shape) != 2 or len(b.shape) != 2 or not a.is_cuda:
         return None, None
-    if a.dtype.itemsize not in heuristic.LARGE_RATE:  # refused by `check`
-        return None, None
     if a.dtype.itemsize > 4:  # float64 and complex, which are refused with their name later
         return None, None
     M, N = out.shape

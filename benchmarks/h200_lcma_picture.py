@@ -6,6 +6,7 @@ Usage: python benchmarks/h200_lcma_picture.py
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from h200_picture import DARK, GREY, RESULTS, ROOT, Bars, _draw, _title
@@ -34,7 +35,9 @@ def main() -> None:
 def _best(rows: list[dict[str, Any]], kind: str, label: str, colour: str) -> Bars:
     """Of the ways to combine, the fastest for each shape."""
     names = [_names(row, kind) for row in rows]
-    rates = [max(_rates([row], each), default=0.0) for row, each in zip(rows, names, strict=True)]
+    rates = [
+        max(_rates([row], each), default=math.nan) for row, each in zip(rows, names, strict=True)
+    ]
     vendor = _rates(rows, ["vendor"])
     return Bars(label, colour, rates, [r / v for r, v in zip(rates, vendor, strict=True)])
 

@@ -9,8 +9,8 @@ from tiercel.bench.regret import regret
 from tiercel.bench.replan import replanned
 from tiercel.bench.tuned import read
 
-FILE = Path(__file__).parents[3] / "benchmarks" / "results" / "h200-candidates.json"
-TUNED = read(FILE)
+RESULTS = Path(__file__).parents[3] / "benchmarks" / "results"
+TUNED = read(RESULTS / "h200-candidates.json")
 PRODUCTS = replanned(TUNED.measured, TUNED.profiles[0])
 
 
@@ -19,6 +19,15 @@ def test_choices_are_nearly_as_fast_as_the_best_candidates():
     assert figures.mean <= 1.02
     assert figures.p95 <= 1.05
     assert figures.against_vendor <= 1.02
+
+
+def test_16_bit_choices_lose_to_nobody():
+    tuned = read(RESULTS / "h200-candidates-bf16.json")
+    figures = regret(replanned(tuned.measured, tuned.profiles[0]))
+    assert figures.count >= 40
+    assert figures.mean <= 1.02
+    assert figures.against_vendor <= 1.02
+    assert figures.gain >= 0.03
 
 
 @pytest.mark.parametrize("algorithm", ["vendor", "strassen", "strassen2", "strassen3"])

@@ -6,8 +6,9 @@ The products of a Llama-3 block (8B and 70B), 2048 and 8192 tokens. Players: ``s
 then a ``torch.compile``d element-wise kernel; ``whole``, ``torch.compile`` of both together (of the
 first model only); ``fused``, one launch of tiercel. Ratios are over the faster of the first two,
 interleaved (one call each in random order, the host being ahead) and sustained as in
-``h200_gemm.py``, 0.06 s each. What has to be compiled is compiled before, by one process for each
-product.
+``h200_gemm.py``, 0.06 s each. Two players say what could be reached: ``product``, cuBLAS alone, and
+``plain``, the product alone by tiercel. What has to be compiled is compiled before, by one process
+for each product.
 """
 
 from __future__ import annotations
@@ -29,12 +30,13 @@ from typing import Any
 import click
 import h200_gemm
 import torch
+import torch._dynamo.config
 import torch.nn.functional as F
 from h200_gemm import Player, provenance, sustained
 
 import tiercel
 from tiercel import epilogues as ep
-from tiercel.targets.hopper import Tile, gemm_epilogue
+from tiercel.targets.hopper import Tile, gemm, gemm_epilogue
 from tiercel.targets.hopper.heuristic import CANDIDATES
 
 Tensors = dict[str, torch.Tensor]
@@ -194,13 +196,19 @@ def players(case: Case, M: int, tiles: list[Tile | None], whole: bool) -> dict[s
 
         return call
 
+    def product(i: int) -> Any:
+        return F.linear(*arrays[i][:2])
+
+    def plain(i: int) -> Any:
+        return gemm(arrays[i][0], arrays[i][1].t())
+
     made = {"split": turns(by_split, sets)}
     if whole:
         made["whole"] = turns(by_whole, sets)
     for tile in tiles:
         name = "fused" if tile is None else f"{tile.schedule[0]}{tile.m}x{tile.n}"
         made[name] = turns(fused(tile), sets)
-    return made
+    return made | {"product": turns(product, sets), "plain": turns(plain, sets)}
 
 
 def launches(case: Case, M: int) -> list[str]:
@@ -263,11 +271,17 @@ def compile_all(models: list[str], sizes: list[int], options: list[str]) -> None
 
 
 def summary(entries: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Geometric mean and least of the ratios of ``fused``."""
+    """Geometric mean and least ratio of ``fused``, and the means of ``product`` and ``plain``."""
     found = {}
     for kind in ("interleaved", "sustained"):
-        ratios = [x["ratios"]["fused"][kind] for x in entries]
-        found[kind] = {"mean": statistics.geometric_mean(ratios), "least": min(ratios)}
+        of = {x: [y["ratios"][x][kind] for y in entries] for x in ("fused", "product", "plain")}
+        means = {x: statistics.geometric_mean(ratios) for x, ratios in of.items()}
+        found[kind] = {
+            "mean": means["fused"],
+            "least": min(of["fused"]),
+            "product": means["product"],
+            "plain": means["plain"],
+        }
     return found
 
 
@@ -278,6 +292,7 @@ def summary(entries: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
 @click.option("--only", help="Epilogues to measure, all by default.")
 @click.option("--sweep", is_flag=True, help="Every large tile instead of the one chosen.")
 @click.option("--no-whole", is_flag=True, help="Leave the player whole out.")
+@click.option("--compiled", is_flag=True, help="Do not compile first: caches are full.")
 @click.option("--compile-only", type=int, hidden=True)
 @click.option("--limit", default=100.0, help="Seconds after which no further case is started.")
 def main(
@@ -287,6 +302,7 @@ def main(
     only: str | None,
     sweep: bool,
     no_whole: bool,
+    compiled: bool,
     compile_only: int | None,
     limit: float,
 ) -> None:
@@ -295,6 +311,7 @@ def main(
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))
     begin = time.perf_counter()
     h200_gemm.SECONDS, h200_gemm.ROUNDS = 0.06, 1
+    torch._dynamo.config.recompile_limit = 64  # each case is another size of the same functions
     sizes, names = [int(M) for M in rows.split(",")], models.split(",")
     tiles: list[Tile | None] = [*LARGE] if sweep else [None]
     if compile_only is not None:
@@ -305,8 +322,9 @@ def main(
             torch.cuda.empty_cache()
         return
     options = ["--sweep"] * sweep + ["--no-whole"] * no_whole
-    compile_all(names, sizes, options)
-    click.echo(f"compiled in {time.perf_counter() - begin:.0f} s")
+    if not compiled:
+        compile_all(names, sizes, options)
+        click.echo(f"compiled in {time.perf_counter() - begin:.0f} s")
     result: dict[str, Any] = {
         **provenance(),
         "cases": [],

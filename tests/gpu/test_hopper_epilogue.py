@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+import tiercel
 from tiercel.bench.trace.report import report
 from tiercel.lower.epilogue import library
 from tiercel.targets.hopper import heuristic
+from tiercel.targets.hopper.epilogue_tile import WIDE
 from tiercel.targets.hopper.product_epilogue import gemm_epilogue
 from tiercel.targets.hopper.trace import record
 
@@ -70,6 +72,31 @@ def test_outputs_match_the_reference(name: str, tile, shape):
     a, b = tensor(M, K), tensor(K, N)
     for _ in range(2):  # counters of arrived tiles are back at 0 for the second launch
         check(gemm_epilogue(a, b, epilogue, operands, config=tile), epilogue, a, b, operands)
+
+
+@tiercel.epilogue(first="tile", second="tile", bias="row")
+def two_operands(acc, first, second, bias):
+    """The first is brought by TMA, the second one loaded by threads."""
+    return {"out": acc * first + second, "other": acc + bias - first}
+
+
+# Several tiles for each multiprocessor, products shorter than their epilogue; a batch.
+@pytest.mark.parametrize("shape", [(2100, 4096, 320), (4096, 4096, 64), (2, 130, 264, 72)], ids=str)
+@pytest.mark.parametrize("tile", [*heuristic.CANDIDATES[:4], WIDE], ids=str)
+def test_operands_of_a_tile_are_there_in_time(tile, shape):
+    *lead, M, N, K = shape
+    a, b = tensor(*lead, M, K), tensor(*lead, N, K).mT
+    operands = {"first": tensor(*lead, M, N), "second": tensor(*lead, M, N), "bias": tensor(N)}
+    for _ in range(3):
+        check(
+            gemm_epilogue(a, b, two_operands, operands, config=tile), two_operands, a, b, operands
+        )
+
+
+def test_an_operand_that_the_copy_engine_cannot_address():
+    a, b = tensor(200, 128), tensor(128, 256)
+    operands = {"residual": tensor(200, 260)[:, 2:-2]}  # a multiple of 4 bytes, not of 16
+    check(gemm_epilogue(a, b, library.residual, operands), library.residual, a, b, operands)
 
 
 def test_nothing_is_written_beside_a_pair_map():

@@ -36,9 +36,15 @@ def test_costs_are_in_order(dearer: str, cheaper: str):
 
 
 def test_wider_tiles_need_registers_and_layouts_that_allow_them():
-    shape = 8192, 28672, 4096, 1, SMS
-    assert choose(bound("swiglu", *shape[:2]), *shape) == WIDEST
+    shape = 2048, 14336, 4096, 1, SMS
     assert choose(bound("residual", *shape[:2]), *shape) == WIDE
     assert choose(bound("residual", *shape[:2]), *shape, k_major=False) != WIDE
     assert choose(bound("cross_entropy", 8192, 128256), 8192, 128256, 4096, 1, SMS) == WIDEST
     assert choose(bound("cross_entropy", 8192, 128260), 8192, 128260, 4096, 1, SMS) != WIDEST
+
+
+def test_a_cooperative_tile_does_not_wait_for_an_operand_that_is_brought():
+    shape = 2048, 4096, 14336
+    instance = bound("residual", *shape[:2])
+    assert choose(instance, *shape, 1, SMS).schedule == "pingpong"
+    assert choose(instance, *shape, 1, SMS, brought="residual") == heuristic.CANDIDATES[0]

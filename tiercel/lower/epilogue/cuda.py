@@ -53,8 +53,9 @@ fragments of WGMMA lie in registers)::
       static void store_row_results(const Params&, int batch, int row, const RowPartials&);
     };
 
-The host fills ``Params`` with ``cuda_params.pack_params``. A kernel that brings a tile operand to
-shared memory itself fills ``Tile`` from there instead of calling ``load_tile``.
+The host fills ``Params`` with ``cuda_params.pack_params``. A tile operand that a kernel brings to
+shared memory itself is left out of ``load_tile`` and ``prefetch_tile``: it fills that member of
+``Tile`` from there.
 
 Rules. ``col`` is even, ``row < M`` and ``col < N``: a kernel does not call for padding, which would
 enter the partial results. Rows and tiles are loaded for column ``col + ahead``, which lies within
@@ -118,14 +119,16 @@ def prelude() -> str:
     return files("tiercel.lower.epilogue").joinpath("prelude.cuh").read_text(encoding="utf-8")
 
 
-def source(instance: Instance, name: str = "Epilogue") -> str:
+def source(instance: Instance, name: str = "Epilogue", brought: str = "") -> str:
     """CUDA C++ of the struct ``tiercel::<name>`` for an instance; needs `prelude` before it.
+
+    ``brought``: a tile operand that the kernel fills in itself.
 
     Raises ``TiercelValueError`` for what one pass over a product cannot do.
     """
     _check(instance)
     comment = [f"// {line}" for line in describe(instance.epilogue, instance).splitlines()]
-    sections = [_members(instance), _loads(instance), _apply(instance), _stores(instance)]
+    sections = [_members(instance), _loads(instance, brought), _apply(instance), _stores(instance)]
     sections += [_partials(instance, over) for over in _PARTIALS]
     lines = ["namespace tiercel {", "", *comment, f"struct {name} {{"]
     for section in sections:
@@ -186,16 +189,16 @@ def _lanes(width: int) -> int:
     return 2 ** (1 + width)
 
 
-def _loads(instance: Instance) -> list[str]:
+def _loads(instance: Instance, brought: str) -> list[str]:
     lines = []
     for holder, (struct, where, _) in HOLDERS.items():
-        filled = load(instance, holder)
+        filled = load(instance, holder, brought)
         inside = [f"{struct} values;", *filled, "return values;"] if filled else ["return {};"]
         lines.append(f"{_INLINE}{struct} load_{struct.lower()}(")
         lines += _block(f"    const Params& p, {where})", inside)
     lines.append(f"{_INLINE}void prefetch_tile(")
     head = "    const Params& p, int batch, int row, int col, int columns)"
-    return lines + _block(head, prefetch(instance))
+    return lines + _block(head, prefetch(instance, brought))
 
 
 def _apply(instance: Instance) -> list[str]:

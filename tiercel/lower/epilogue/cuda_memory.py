@@ -64,12 +64,12 @@ def _member(x: Operand, instance: Instance) -> str:
     return f"{value_type(x.dtype)} {name}[{count}];"
 
 
-def load(instance: Instance, holder: str) -> list[str]:
+def load(instance: Instance, holder: str, brought: str = "") -> list[str]:
     """Lines that fill ``values``, the struct of a holder, for column ``col + ahead`` if any.
 
     What repeats is looked up at ``col``, and then so much further: one address for many loads.
     """
-    there = used(instance, holder)
+    there = [x for x in used(instance, holder) if x.name != brought]
     first = [line for x in there if x.spanning for line in _load(x, instance)]
     rest = [line for x in there if not x.spanning for line in _load(x, instance)]
     moved = ["col += ahead;"] if rest and holder in ("rows", "tile") else []
@@ -99,14 +99,14 @@ def _load(x: Operand, instance: Instance) -> list[str]:
     return [f"load_lanes(values.{name}, {start} + {_lanes_at(x, name, instance.even)});"]
 
 
-def prefetch(instance: Instance) -> list[str]:
+def prefetch(instance: Instance, brought: str = "") -> list[str]:
     """Lines that bring tile operands of ``columns`` columns of the product to L2.
 
     Not those that repeat along the columns, which are small, nor those without adjacent columns.
     """
     lines = []
     for x in used(instance, "tile"):
-        if not is_repeated(x) and x.layout != "strided":
+        if x.name != brought and not is_repeated(x) and x.layout != "strided":
             name = identifier(x.name)
             count = {-1: "columns / 2", 0: "columns", 1: "2 * columns"}[x.width or 0]
             lines.append(f"prefetch({_start(x, name)} + {_POSITION[x.width or 0]}, {count});")

@@ -167,27 +167,22 @@ __device__ __forceinline__ float minimum(float a, float b) {
   return c;
 }
 
-// Of several values, in pairs: no chain of dependent instructions.
+// Of several values, in four chains: few instructions depend on each other, and a sum of products is
+// one of fused multiply-adds (in pairs, half of them would be multiplied and added apart).
+template <int L, class Operation>
+__device__ __forceinline__ float folded(const float (&x)[L], float neutral, Operation both) {
+  float y[4] = {neutral, neutral, neutral, neutral};
+#pragma unroll
+  for (int i = 0; i < L; ++i) y[i % 4] = i < 4 ? x[i] : both(y[i % 4], x[i]);
+  return both(both(y[0], y[1]), both(y[2], y[3]));
+}
+
 template <int L> __device__ __forceinline__ float sum_of(const float (&x)[L]) {
-  float y[L];
-#pragma unroll
-  for (int i = 0; i < L; ++i) y[i] = x[i];
-#pragma unroll
-  for (int step = 1; step < L; step *= 2)
-#pragma unroll
-    for (int i = 0; i + step < L; i += 2 * step) y[i] += y[i + step];
-  return y[0];
+  return folded(x, 0.0f, [](float a, float b) { return a + b; });
 }
 
 template <int L> __device__ __forceinline__ float largest_of(const float (&x)[L]) {
-  float y[L];
-#pragma unroll
-  for (int i = 0; i < L; ++i) y[i] = x[i];
-#pragma unroll
-  for (int step = 1; step < L; step *= 2)
-#pragma unroll
-    for (int i = 0; i + step < L; i += 2 * step) y[i] = maximum(y[i], y[i + step]);
-  return y[0];
+  return folded(x, -infinity(), [](float a, float b) { return maximum(a, b); });
 }
 
 // The hardware's 2^x and 1/x, results below 2^-126 as 0: within 2 units in the last place of float32.

@@ -94,6 +94,16 @@ class Tile:
         barriers = 16 * self.stages + inbox
         return self.stages * self.stage_bytes + CONSUMERS * 2 * SUBTILE_BYTES + barriers
 
+    def more_bytes(self, operand: int) -> int:
+        """More shared memory, if an operand of the epilogue takes ``operand`` bytes of a consumer.
+
+        In PingPong the consumers take turns with them. Two subtiles for each exist anyway.
+        """
+        if operand == 0:
+            return 0
+        areas = 1 if self.schedule == "pingpong" else CONSUMERS
+        return areas * operand - CONSUMERS * 2 * SUBTILE_BYTES + 8 * CONSUMERS  # barriers
+
     def __str__(self) -> str:
         return f"{self.schedule} {self.m}x{self.n}, {self.stages} stages, cluster {self._cluster}"
 
@@ -115,7 +125,8 @@ class Config:
     added up in float32, not in the tensor cores. ``scaling``: of float8 operands by scales on the
     device, see ``scales.py``. ``fragments``: A goes through registers, as 4-byte types must that
     are not K-major. ``swapped``: the kernel's A·B is Dᵀ, and D is stored. ``traced``: the warp
-    groups write timestamps, see ``trace.py``.
+    groups write timestamps, see ``trace.py``. ``operand_bytes``: shared memory of a
+    consumer for an operand of the epilogue that TMA brings, and then for outputs; 0 if none.
     """
 
     tile: Tile
@@ -132,6 +143,7 @@ class Config:
     swapped: bool = False
     traced: bool = False
     operand_b: DType | None = None
+    operand_bytes: int = 0
 
     def __post_init__(self) -> None:
         columns = (64, 128, 256) if self.scaling == "blocks" else (64, 128, 192, 256)
@@ -197,7 +209,8 @@ class Config:
     def shared_bytes(self) -> int:
         """Dynamic shared memory: the tile's, a table of the groups, and scales."""
         table = 4 * (MOST_GROUPS + 1) if self.grouped else 0
-        return self.tile.shared_bytes + table + self.scale_bytes
+        more = self.tile.more_bytes(self.operand_bytes)
+        return self.tile.shared_bytes + table + self.scale_bytes + more
 
     @property
     def scale_bytes(self) -> int:

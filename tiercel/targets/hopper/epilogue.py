@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from tiercel.lower.epilogue import Instance
+from tiercel.lower.epilogue import Array, Instance
 from tiercel.lower.epilogue.cuda import prelude
 from tiercel.lower.epilogue.cuda import source as struct_text
+from tiercel.lower.epilogue.cuda_memory import used
 from tiercel.lower.epilogue.cuda_names import identifier, storage
 from tiercel.lower.epilogue.instance import TileOutput
-from tiercel.targets.hopper.config import ITEM_BYTES, OUTPUTS, Tile
+from tiercel.targets.hopper.config import ITEM_BYTES, OUTPUTS, SHARED_BYTES, Tile
 from tiercel.targets.hopper.operand import ALIGNMENT
 
 COLUMN_BLOCK = 16  # rows that one partial result of a column covers: those of a warp's fragment
+LEAST_STAGES = 3
 
 
 @dataclass(frozen=True)
 class Staged:
-    """Outputs that leave through shared memory and TMA, the first one's kind alike in all."""
+    """Outputs that leave through shared memory and TMA, the first one's kind alike in all.
+
+    ``operand``: the operand that TMA brings there before, "" if none.
+    """
 
     outputs: tuple[TileOutput, ...]
     shrink: int  # 1: one column of two columns of the product
+    operand: str = ""
 
     @property
     def first(self) -> TileOutput:
@@ -30,6 +37,15 @@ class Staged:
         """Bytes of a row of a stored subtile; mirrors ``Store`` in ``kernels/store.cuh``."""
         whole = 128 // ITEM_BYTES[self.first.dtype]
         return 64 if tile.n % (whole << self.shrink) or tile.accumulators > 128 else 128
+
+    def operand_bytes(self, tile: Tile) -> int:
+        """Shared memory for a consumer's part of the operand; mirrors ``Store`` as well."""
+        if not self.operand:
+            return 0
+        span, outputs = self.span(tile), len(self.outputs)
+        lead = 0 if outputs < 2 else outputs - 1 - (span == 128)
+        places = max(lead + tile.blocks * tile.n * 2 // span, outputs + 1)
+        return places * 64 * span
 
 
 def staged_outputs(instance: Instance, N: int) -> Staged | None:
@@ -53,9 +69,41 @@ def staged_outputs(instance: Instance, N: int) -> Staged | None:
     return Staged(tuple(x for x in able if (x.width, x.dtype) == (0, first.dtype)), 0)
 
 
+def with_operand(
+    staged: Staged | None, instance: Instance, arrays: Mapping[str, Array]
+) -> Staged | None:
+    """``staged`` with the first operand that TMA can bring to where the outputs are staged.
+
+    It has 16 bits like them, N columns, and rows that start at multiples of 16 bytes.
+    """
+    if staged is None or staged.shrink or ITEM_BYTES[staged.first.dtype] != 2:
+        return staged
+    for x in used(instance, "tile"):
+        alike = (x.width, x.layout, x.repeated, x.batched) == (0, "vector", False, instance.batched)
+        if alike and x.dtype in OUTPUTS and ITEM_BYTES[x.dtype] == 2 and _aligned(arrays[x.name]):
+            return replace(staged, operand=x.name)
+    return staged
+
+
+def _aligned(x: Array) -> bool:
+    steps = (x.strides or ())[:-1]
+    return x.address % ALIGNMENT == 0 and all(2 * step % ALIGNMENT == 0 for step in steps)
+
+
+def fitted(tile: Tile, staged: Staged | None) -> tuple[Tile, Staged | None]:
+    """As many stages as there is memory for beside the operand; without it if those are too few."""
+    if staged is None or not staged.operand:
+        return tile, staged
+    needed = tile.shared_bytes + tile.more_bytes(staged.operand_bytes(tile))
+    stages = tile.stages - max(0, -((SHARED_BYTES - needed) // (tile.stage_bytes + 16)))
+    if stages < LEAST_STAGES:
+        return tile, replace(staged, operand="")
+    return replace(tile, stages=stages), staged
+
+
 @dataclass(frozen=True)
 class EpilogueText:
-    """CUDA text before ``Config``, the type to name there, and how many outputs TMA stores."""
+    """CUDA text before ``Config``, the type to name there, and how many tensor maps it needs."""
 
     text: str
     type: str
@@ -82,6 +130,9 @@ def epilogue_text(
         for x in instance.outputs
         if x not in outputs
     )
+    bring = ""
+    if staged is not None and staged.operand:
+        bring = f"tile.{identifier(staged.operand)}.word[0] = pair;"
     adaptor = f"""\
 struct Main {{
   using E = tiercel::Epilogue;
@@ -91,6 +142,7 @@ struct Main {{
   static constexpr bool has_rest = {"true" if rest else "false"};
   static constexpr bool whole = {"true" if whole else "false"};
   static constexpr bool unit = {"true" if unit else "false"};
+  static __device__ void bring(E::Tile& tile, u32 pair) {{ {bring} }}
   static __device__ void take(const E::Outputs& outputs, float& low, float& high) {{ {take} }}
   template <int m>
   static __device__ void take_further(const E::Outputs& outputs, u32 (&pairs)[m]) {{{further}
@@ -101,5 +153,7 @@ struct Main {{
   }}
 }};
 """
-    text = f"{prelude()}\n{struct_text(instance)}\n{adaptor}"
-    return EpilogueText(text, "Traced<tiercel::Epilogue, Main>", max(len(outputs), 1))
+    operand = staged.operand if staged else ""
+    text = f"{prelude()}\n{struct_text(instance, brought=operand)}\n{adaptor}"
+    maps = max(len(outputs), 1) + bool(operand)
+    return EpilogueText(text, "Traced<tiercel::Epilogue, Main>", maps)

@@ -15,7 +15,14 @@ from tiercel.targets.hopper import epilogue_tile, source
 from tiercel.targets.hopper.compile import cubin
 from tiercel.targets.hopper.config import Config, Tile
 from tiercel.targets.hopper.driver import Arguments, Kernel, multiprocessors
-from tiercel.targets.hopper.epilogue import COLUMN_BLOCK, Staged, epilogue_text, staged_outputs
+from tiercel.targets.hopper.epilogue import (
+    COLUMN_BLOCK,
+    Staged,
+    epilogue_text,
+    fitted,
+    staged_outputs,
+    with_operand,
+)
 from tiercel.targets.hopper.launch import Launch
 from tiercel.targets.hopper.operand import Matrix, of_tensor, oriented
 from tiercel.targets.hopper.product import describe
@@ -25,6 +32,8 @@ if TYPE_CHECKING:
 
 Shape = tuple[int, ...]
 
+BUNDLE = 32  # tiles whose partial results of a row are merged at once: ``kernels/epilogue.cuh``
+
 
 @dataclass(frozen=True, eq=False)  # a key by identity
 class EpiloguePlan:
@@ -32,6 +41,7 @@ class EpiloguePlan:
 
     ``outputs``, ``partials`` and ``results``: name → shape and dtype of the arrays that a call
     fills: the tiles, one partial result for each row (or column) and tile, and the finished rows.
+    ``alternates`` as in ``product.launch_of``.
     """
 
     instance: Instance
@@ -43,6 +53,7 @@ class EpiloguePlan:
     outputs: dict[str, tuple[Shape, str]]
     partials: dict[str, tuple[Shape, str]]
     results: dict[str, tuple[Shape, str]]
+    alternates: bool = False
 
     @property
     def batches(self) -> int:
@@ -50,8 +61,11 @@ class EpiloguePlan:
 
     @property
     def arrivals(self) -> int:
-        """Counters that the kernel needs, one for each 16 rows."""
-        return self.batches * -(-self.M // COLUMN_BLOCK) if self.results else 0
+        """Counters that the kernel needs: for each 16 rows, of bundles of tiles and of bundles."""
+        if not self.results:
+            return 0
+        bundles = -(-self.N // (self.tile.n * BUNDLE))
+        return self.batches * -(-self.M // COLUMN_BLOCK) * (bundles + (bundles > 1))
 
     def launch(
         self,
@@ -82,12 +96,18 @@ class EpiloguePlan:
         maps = params.maps
         if staged is not None:
             span = staged.span(self.tile)
-            stored = (of_tensor(arrays[x.name], x.name) for x in staged.outputs)
-            maps = (*maps[:2], *(x.tensor_map(64, span=span) for x in stored))
-            config = replace(config, output=staged.first.dtype)
+            tensors = [(x.name, arrays[x.name]) for x in staged.outputs]
+            for name, x in operands.items():
+                if name == staged.operand and not isinstance(x, (int, float)):
+                    tensors.append((name, x))
+            boxes = (of_tensor(x, name).tensor_map(64, span=span) for name, x in tensors)
+            maps = (*maps[:2], *boxes)
+            operand = staged.operand_bytes(self.tile)
+            config = replace(config, output=staged.first.dtype, operand_bytes=operand)
         config = replace(config, traced=bool(trace))
         params = replace(
             params, maps=maps, alpha=alpha, batches=self.batches, trace=trace,
+            alternates=int(self.alternates),
             epilogue=struct.pack("<Qi4x", arrivals, params.tile_columns) + operand_bytes,
         )  # fmt: skip
         whole, unit = self.N % self.tile.n == 0, alpha == 1
@@ -104,20 +124,27 @@ def plan(
     tile: Tile | None,
     device: int,
 ) -> EpiloguePlan:
-    """Bind the operands and choose a tile. Raises ``TiercelValueError`` where they do not fit."""
-    M, N = a.rows, b.columns
+    """Bind the operands and choose a tile. Raises ``TiercelValueError`` where they do not fit.
+
+    With a tile of the caller's choice, K is always multiplied from its beginning.
+    """
+    M, N, alternates = a.rows, b.columns, tile is None
     arrays = {name: array_of(x) for name, x in operands.items()}
     instance = bind(epilogue, (*lead, M, N), arrays, dtype=a.dtype)
+    staged = with_operand(staged_outputs(instance, N), instance, arrays)
     if tile is None:
         sms, batches = multiprocessors(device), lead[0] if lead else 1
         k_major = not oriented(b.transposed, "b")[1]
-        tile = epilogue_tile.choose(instance, M, N, a.columns, batches, sms, k_major)
+        brought = staged.operand if staged else ""
+        tile = epilogue_tile.choose(instance, M, N, a.columns, batches, sms, k_major, brought)
+    tile, staged = fitted(tile, staged)
     rows = [x for x in instance.partials if x.over == "row"]
     return EpiloguePlan(
-        instance, staged_outputs(instance, N), tile, lead, M, N,
+        instance, staged, tile, lead, M, N,
         {x.name: ((*lead, M, _columns(N, x.width)), x.dtype) for x in instance.outputs},
         {x.name: (_partial_shape(x, lead, M, N, tile), "float32") for x in instance.partials},
         {result_name(x): ((*lead, M, 1), "float32") for x in rows},
+        alternates,
     )  # fmt: skip
 
 

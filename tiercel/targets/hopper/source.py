@@ -119,6 +119,8 @@ struct Config {{
   static constexpr bool column_scales = {_bool(config.scaling == "column blocks")};
   static constexpr int scale_bytes = {config.scale_bytes};
   static constexpr int subtiles_staged = 2;  // of each consumer's output
+  static constexpr int operand_bytes = {config.operand_bytes};  // in their place, see store.cuh
+  static constexpr bool brings = operand_bytes > 0;
   using Operand = {wgmma.KINDS[config.operand][0]};
   using Output = {output};
   using Epilogue = {epilogue_type};

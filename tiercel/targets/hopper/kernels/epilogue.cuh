@@ -112,7 +112,7 @@ struct Direct : Before {
 // An epilogue traced from Python: E is the generated tiercel::Epilogue (see the contract in
 // tiercel/lower/epilogue/cuda.py). `Main` says which outputs go through shared memory:
 //   shrink, staged, further;  take(outputs, low, high);  take_further(outputs, pairs);
-//   has_rest;  store_rest(params, batch, row, column, outputs);  whole;  unit
+//   has_rest;  store_rest(params, batch, row, column, outputs);  bring(tile, pair);  whole;  unit
 //
 // `whole`: tiles do not reach beyond the last column, so that nothing has to be asked of columns.
 // `unit`: the product has no factor before the epilogue.
@@ -122,7 +122,7 @@ struct Direct : Before {
 template <class E, class Main>
 struct Traced {
   struct Params {
-    int* arrived;  // 0 for each 16 rows of each matrix; unused without partial results of rows
+    int* arrived;  // counters at 0, see close; unused without partial results of rows
     int blocks;    // partial results of a row
     typename E::Params operands;
   };
@@ -175,6 +175,12 @@ struct Traced {
         values.tiles[j][half] = E::load_tile(p, at.batch, row_inside(params, at, half), column, 8 * j);
     }
     return values;
+  }
+
+  // Values of the operand that the kernel has brought to shared memory: `pair` is of piece j.
+  template <int n>
+  static __device__ void bring(Operands<n>& values, int j, int half, u32 pair) {
+    Main::bring(values.tiles[j][half], pair);
   }
 
   template <int n, int m, class P>
@@ -239,30 +245,38 @@ struct Traced {
     }
   }
 
-  // Partial results of `blocks` times 64 rows are written, the first of them at `at`. Whoever comes
-  // last for 16 rows finishes them, and leaves the counter at 0 for the next launch.
+  // The warp has written partial results of `blocks` times 16 rows, 64 apart, the first of them at
+  // `at`. Whoever comes last of `bundle` tiles for 16 rows merges theirs into one, whoever comes last
+  // of all bundles finishes the rows. So no one merges many: the consumer would miss its next turn.
   template <class P>
   static __device__ void close(const P& params, const Place& at, int tile_column, int blocks) {
     if constexpr (E::has_row_partials) {
-      const int lane = threadIdx.x % 32, first = at.row - lane / 4;  // of the warp's 16 rows
+      const int lane = threadIdx.x % 32, first = at.row - lane / 4;  // of the warp's rows
       if (tile_column >= params.tile_columns) return;
-      __threadfence();
+      const int of_block = at.block_column / params.block_columns * params.tile_columns;
+      const Bundles bundles{params.epilogue.blocks, (of_block + tile_column) / bundle};
+      const auto counters_of = [&](int row) {
+        const int of_batch = at.batch * ((params.block_rows + 15) / 16);
+        return params.epilogue.arrived + (of_batch + (at.block_row + row) / 16) * bundles.counters();
+      };
       __syncwarp();
-      // A lane for each 64 rows: the answers of the counters are waited for together.
-      const int row = first + 64 * lane, last = params.epilogue.blocks - 1;
-      bool finishes = false;
-      if (lane < blocks && row < params.block_rows) {
-        int* arrived = params.epilogue.arrived + at.batch * ((params.block_rows + 15) / 16) +
-                       (at.block_row + row) / 16;
-        finishes = atomicAdd(arrived, 1) == last;
-        if (finishes) *arrived = 0;
-      }
-      unsigned left = __ballot_sync(0xffffffffu, finishes);
-      if (left != 0) __threadfence();
-      for (; left != 0; left &= left - 1) {
+      const int row = first + 64 * lane;  // a lane for each 16 rows
+      const bool mine = lane < blocks && row < params.block_rows;
+      const bool last = mine && is_last(counters_of(row) + bundles.own, bundles.size());
+      for (unsigned left = __ballot_sync(0xffffffffu, last); left != 0; left &= left - 1) {
         const int begin = first + 64 * (__ffs(left) - 1);
-        finish_rows(params.epilogue, at.batch, at.block_row + begin,
-                    min(16, params.block_rows - begin));
+        Run run{bundles.own * bundle, 1, bundles.size()};
+        bool finishes = bundles.count() == 1;
+#pragma unroll 1
+        while (true) {
+          merge_rows(params, at, begin, run, finishes);
+          if (finishes) break;
+          __syncwarp();
+          int* const arrived = counters_of(begin) + bundles.count();
+          finishes = __any_sync(0xffffffffu, lane == 0 && is_last(arrived, bundles.count()));
+          if (!finishes) break;
+          run = {0, bundle, bundles.count()};
+        }
       }
     }
   }
@@ -279,24 +293,57 @@ struct Traced {
     return at.block_row + min(at.row + 8 * half, params.block_rows - 1);
   }
 
-  // In an order that does not depend on who comes last: the same call gives the same bits.
-  static __device__ void finish_rows(const Params& params, int batch, int first, int count) {
-    constexpr int together = 4;  // rows whose partial results are waited for at a time
-    const int lane = threadIdx.x % 32, last = first + count - 1;
+  static constexpr int bundle = 32;  // mirrored by ../epilogue_plan.py
+
+  // The partial results of a row, `total` of them, in bundles. Counters of 16 rows: how many tiles of
+  // each bundle have arrived, and how many bundles, if there are more than one.
+  struct Bundles {
+    int total, own;
+
+    __device__ int count() const { return (total + bundle - 1) / bundle; }
+    __device__ int counters() const { return count() + (count() > 1); }
+    __device__ int size() const { return min(bundle, total - own * bundle); }
+  };
+
+  // Of `expected` arrivals, after which the counter is at 0 again for the next launch.
+  static __device__ bool is_last(int* arrived, int expected) {
+    if (release_add(arrived, 1) != expected - 1) return false;
+    *arrived = 0;
+    return true;
+  }
+
+  struct Run {
+    int first, step, count;  // of partial results of a row
+  };
+
+  // One of several partial results, for each of 16 rows from `begin` on, into the place of the first
+  // one; or the rows' results. Two lanes share a row. The order does not depend on who comes last: the
+  // same call gives the same bits.
+  template <class P>
+  static __device__ void merge_rows(const P& params, const Place& at, int begin, const Run& run,
+                                    bool finishes) {
+    constexpr int together = 8;  // that are waited for at a time
+    const typename E::Params& p = params.epilogue.operands;
+    const int lane = threadIdx.x % 32, own = begin + lane / 2;
+    const int row = at.block_row + min(own, params.block_rows - 1);
+    acquire_fence();
+    typename E::RowPartials whole;
 #pragma unroll 1
-    for (int row = first; row <= last; row += together) {
-      typename E::RowPartials whole[together];
-      for (int block = lane; block < params.blocks; block += 32)
+    for (int i = lane % 2; i < run.count; i += 2 * together) {
+      typename E::RowPartials some[together];
 #pragma unroll
-        for (int i = 0; i < together; ++i)
-          E::merge(whole[i], E::load_row_partials(params.operands, batch, min(row + i, last), block));
+      for (int j = 0; j < together; ++j)
+        if (i + 2 * j < run.count)
+          some[j] = E::load_row_partials(p, at.batch, row, run.first + (i + 2 * j) * run.step);
 #pragma unroll
-      for (int i = 0; i < together; ++i) {
+      for (int apart = 1; apart < together; apart *= 2)
 #pragma unroll
-        for (int mask = 1; mask < 32; mask *= 2) E::merge(whole[i], E::from_lane(whole[i], mask));
-        if (lane == 0 && row + i <= last)
-          E::store_row_results(params.operands, batch, row + i, whole[i]);
-      }
+        for (int j = 0; j < together; j += 2 * apart) E::merge(some[j], some[j + apart]);
+      E::merge(whole, some[0]);
     }
+    E::merge(whole, E::from_lane(whole, 1));
+    if (lane % 2 != 0 || own >= params.block_rows) return;
+    if (finishes) E::store_row_results(p, at.batch, row, whole);
+    else E::store_row_partials(p, at.batch, row, run.first, whole);
   }
 };

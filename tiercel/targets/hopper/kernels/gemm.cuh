@@ -105,6 +105,11 @@ __device__ void gemm(const Params<C>& params) {
       consumer.stage.advance(group * params.k_tiles);
       if (group == 1) named_arrive(3, 256);  // consumer 0 starts
     }
+    if constexpr (C::brings) {
+      if (thread == 0 && (!C::pingpong || group == 0) && schedule.valid())
+        Store<C>::bring(pipe, params, schedule.tile(), group);
+      __syncwarp();
+    }
     Accumulator<C> acc;
     for (; schedule.valid(); schedule.skip(C::pingpong ? C::consumers : 1)) {
       consumer.tile = schedule.tile();
@@ -117,6 +122,15 @@ __device__ void gemm(const Params<C>& params) {
       consumer.trace.mark(Mark::row, consumer.tile.row / 64);
       consumer.trace.mark(Mark::column, consumer.tile.n);
       Program::consume(consumer, acc, params);
+      if constexpr (C::brings) {  // for the next tile, in PingPong the other consumer's
+        if (thread == 0 && consumer.followed) {
+          Walk<C> next = schedule;
+          next.skip(1);
+          tma_store_wait_read<0>();
+          Store<C>::bring(pipe, params, next.tile(), C::pingpong ? group ^ 1 : group);
+        }
+        __syncwarp();
+      }
       consumer.trace.mark(Mark::done);
       if constexpr (C::pingpong) consumer.stage.advance(params.k_tiles);
     }

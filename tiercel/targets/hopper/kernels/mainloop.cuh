@@ -23,6 +23,7 @@ struct Consumer {
   int group;        // which consumer: 0 or 1
   int thread;       // 0 … 127
   int held = -1;    // stage that the tensor cores may still be reading
+  u32 brought = 0;  // parity of the turn in which an operand of the epilogue is brought
   Tile tile;
   bool followed = false;  // by another tile of this CTA
   char* scratch;    // saved sums in L2, this CTA's

@@ -5,8 +5,11 @@
 #include "trace.cuh"
 
 // Byte offsets in dynamic shared memory, which is aligned to 1024 bytes (128-byte swizzle).
-//   stages × (A tile | B tile) | output staging of each consumer | items being combined | barriers |
-//   table of groups | scales, of each stage or of each consumer's columns
+//   stages × (A tile | B tile) | output staging | items being combined | barriers | table of groups |
+//   scales, of each stage or of each consumer's columns
+//
+// Each consumer stages its output apart, but where PingPong `brings` an operand of the epilogue to the
+// same places: then they take turns.
 template <class C>
 struct Layout {
   static constexpr int row = 128;  // bytes of K per tile row: one swizzle span
@@ -16,10 +19,13 @@ struct Layout {
   static constexpr int staging = C::stages * stage;
   static constexpr int subtile = 64 * 128;    // 64 rows × 128 bytes of output
   static constexpr int subtiles_staged = C::subtiles_staged;  // 2: one is filled while one is stored
-  static constexpr int items = staging + C::consumers * subtiles_staged * subtile;
+  static constexpr int areas = C::brings && C::pingpong ? 1 : C::consumers;
+  static constexpr int area = C::brings ? C::operand_bytes : subtiles_staged * subtile;
+  static constexpr int items = staging + areas * area;
   static constexpr int items_warp = 6 * 1024;
   static constexpr int barriers = items + (C::combines ? 3 * items_warp : 0);
-  static constexpr int groups = barriers + 16 * C::stages;
+  static constexpr int brought = barriers + 16 * C::stages;  // a barrier for each consumer
+  static constexpr int groups = brought + (C::brings ? 8 * C::consumers : 0);
   static constexpr int scales = groups + (C::grouped ? Groups::table_bytes : 0);
   // Rows of A, and columns of B or parts of them.
   static constexpr int scales_stage = (C::tile_m + (C::column_scales ? C::tile_n : 4)) * 4;
@@ -53,6 +59,10 @@ struct Pipeline {
   __device__ u32 b(int stage) const { return a(stage) + Layout<C>::a_bytes; }
   __device__ u32 full(int stage) const { return base + Layout<C>::barriers + 8 * stage; }
   __device__ u32 empty(int stage) const { return full(stage) + 8 * C::stages; }
+  __device__ u32 brought(int consumer) const { return base + Layout<C>::brought + 8 * consumer; }
+  __device__ u32 staging(int consumer) const {
+    return base + Layout<C>::staging + (Layout<C>::areas == 1 ? 0 : consumer * Layout<C>::area);
+  }
   __device__ u32 scales(int stage) const {
     return base + Layout<C>::scales + stage * Layout<C>::scales_stage;
   }
@@ -65,6 +75,8 @@ struct Pipeline {
       mbarrier_init(full(i), 1 + 32 * (C::block_scales + C::column_scales));
       mbarrier_init(empty(i), readers * C::cluster);
     }
+    if constexpr (C::brings)
+      for (int i = 0; i < C::consumers; ++i) mbarrier_init(brought(i), 1);
     mbarrier_init_fence();
   }
 };

@@ -126,6 +126,18 @@ __device__ inline void tma_store_wait() {
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(pending) : "memory");
 }
 
+// What this thread has seen or written is seen before the addition, by all of the GPU. A fence would
+// also empty L1.
+__device__ inline int release_add(int* to, int x) {
+  int before;
+  asm volatile("atom.release.gpu.global.add.s32 %0, [%1], %2;"
+               : "=r"(before) : "l"(to), "r"(x) : "memory");
+  return before;
+}
+
+// What others released is seen from here on.
+__device__ inline void acquire_fence() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+
 // Ordinary accesses before, accesses of TMA or the tensor cores after. The general form waits for
 // the whole GPU's memory; of shared memory it costs a few cycles.
 __device__ inline void proxy_fence() { asm volatile("fence.proxy.async;" ::: "memory"); }
@@ -225,6 +237,12 @@ __device__ inline void wgmma_wait() {
 __device__ inline void stmatrix_x4(u32 address, u32 a, u32 b, u32 c, u32 d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};"
                ::"r"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+
+// The reverse.
+__device__ inline void ldmatrix_x4(u32 address, u32& a, u32& b, u32& c, u32& d) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared::cta.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(address) : "memory");
 }
 
 __device__ inline float2 shared_load_pair(u32 address) {

@@ -12,6 +12,10 @@
 // where the columns of a tile do not fill spans of 128 then (64 and 192 columns of 16 bits), and where
 // the accumulator leaves few registers. `further` outputs of the same type and size follow the first
 // one, with their own tensor maps behind its.
+//
+// Where C `brings` an operand of the epilogue (16 bits, as many columns as the product), its whole tile
+// lies in the staging buffers when the products are done: TMA loads it there meanwhile, once the stores
+// of the tile before have been read. An output goes where operands have been read already.
 template <class C>
 struct Store {
   using Output = typename C::Output;
@@ -26,7 +30,30 @@ struct Store {
   static_assert(C::tile_n % span == 0 && (pitch == 128 || !C::grouped));
 
   static constexpr int per_block = C::tile_n / span, subtiles = C::blocks * per_block;
+  static constexpr int subtile_bytes = C::brings ? 64 * pitch : Layout<C>::subtile;
+  static constexpr int outputs = Epilogue::staged + Epilogue::further;
+  // Staging buffers that outputs go round. Where an operand is brought, `lead` of them come before its
+  // own, so that there is room for the outputs of the first subtile when the operand of that has been
+  // read, and of the second one if it is read `ahead`, which takes registers.
+  static constexpr int ring = C::brings ? outputs + 1 : Layout<C>::subtiles_staged;
+  static constexpr bool ahead = outputs > 1 && !narrow;
+  static constexpr int lead = outputs < 2 ? 0 : outputs - 1 - ahead;
+  static constexpr int places = lead + subtiles > ring ? lead + subtiles : ring;
+  static_assert(!C::brings || (sizeof(Output) == 2 && Epilogue::shrink == 0 &&
+                               places * subtile_bytes <= Layout<C>::area));
   using Operands = typename Epilogue::template Operands<pieces>;
+
+  // By one thread: the operand's tile, into the staging buffers of consumer `group`.
+  template <class P>
+  static __device__ void bring(const Pipeline<C>& pipe, const P& params, const Tile& tile, int group) {
+    const u32 barrier = pipe.brought(group);
+    const int first_row = tile.row + (C::pingpong ? 0 : group * C::blocks * 64);
+    mbarrier_expect(barrier, subtiles * subtile_bytes);
+#pragma unroll
+    for (int i = 0; i < subtiles; ++i)
+      tma_load(pipe.staging(group) + (lead + i) * subtile_bytes, params.d[C::d_blocks - 1], barrier,
+               tile.n * C::tile_n + i % per_block * span, first_row + i / per_block * 64, tile.batch);
+  }
 
   // What the epilogue will read of this tile, on its way to L2 before the tile is multiplied. Between
   // the turn and the first product it cost 2,500 cycles.
@@ -46,8 +73,7 @@ struct Store {
                              const TensorMap& map, int row, int column, float scale) {
     const int tile_column = consumer.tile.n * C::tile_n;
     const float alpha = params.alpha * scale;
-    const u32 staging = consumer.pipe.base + Layout<C>::staging +
-                        consumer.group * Layout<C>::subtiles_staged * Layout<C>::subtile;
+    const u32 staging = consumer.pipe.staging(consumer.group);
     const auto& seen = limited<C>(params, consumer.tile);
     int buffer = 0;
     typename Epilogue::Rows rows[C::blocks];
@@ -56,6 +82,10 @@ struct Store {
 #pragma unroll
       for (int block = 0; block < C::blocks; ++block)
         rows[block] = Epilogue::load_rows(seen, place_of(consumer, row, column, block));
+      if constexpr (C::brings) {
+        mbarrier_wait(consumer.pipe.brought(consumer.group), consumer.brought);
+        consumer.brought ^= 1;
+      }
       operands = load_subtile(consumer, seen, row, column, 0);
     }
 #pragma unroll
@@ -74,6 +104,7 @@ struct Store {
         u32 more[Epilogue::further + 1][pieces][2];
         if constexpr (Epilogue::loads) {
           const int subtile = block * per_block + first / span;
+          if constexpr (C::brings && !ahead) fetch(consumer, operands, subtile);
           epilogue.apply(x, more, rows[block], operands, seen, place, first);
           if (subtile + 1 < subtiles)
             operands = load_subtile(consumer, seen, row, column, subtile + 1);
@@ -82,9 +113,9 @@ struct Store {
         }
 
         auto send = [&](const TensorMap& to, auto fill) {
-          const u32 target = staging + buffer * Layout<C>::subtile;
+          const u32 target = staging + buffer * subtile_bytes;
           consumer.trace.mark(Mark::free, first);
-          if (consumer.thread == 0) tma_store_wait_read<Layout<C>::subtiles_staged - 1>();
+          if (consumer.thread == 0) tma_store_wait_read<ring - 1>();
           __syncwarp();
           named_sync(1 + consumer.group, 128);
           consumer.trace.mark(Mark::fill, first);
@@ -103,7 +134,7 @@ struct Store {
           }
           __syncwarp();
           consumer.trace.mark(Mark::sent, first);
-          buffer = (buffer + 1) % Layout<C>::subtiles_staged;
+          buffer = (buffer + 1) % ring;
         };
         if constexpr (Epilogue::staged)
           send(map, [&](u32 target) { stage(target, x, consumer.thread); });
@@ -144,11 +175,27 @@ struct Store {
             consumer.tile.n * C::tile_n + lane % 4 * 2};
   }
 
+  // A subtile of the operand that was brought.
+  static __device__ void fetch(const Consumer<C>& consumer, Operands& values, int subtile) {
+    const u32 source = consumer.pipe.staging(consumer.group) + (lead + subtile) * subtile_bytes;
+    const int lane = consumer.thread % 32, row = consumer.thread / 32 * 16 + lane % 16;
+#pragma unroll
+    for (int j = 0; j < pieces; j += 2) {
+      u32 pairs[2][2];
+      ldmatrix_x4(source + place(row, (j + lane / 16) * 16), pairs[0][0], pairs[0][1], pairs[1][0],
+                  pairs[1][1]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) Epilogue::bring(values, j + i / 2, i % 2, pairs[i / 2][i % 2]);
+    }
+  }
+
   template <class P>
   static __device__ Operands load_subtile(const Consumer<C>& consumer, const P& seen, int row,
                                           int column, int subtile) {
-    return Epilogue::template load<pieces>(
+    Operands values = Epilogue::template load<pieces>(
         seen, place_of(consumer, row, column, subtile / per_block), subtile % per_block * span);
+    if constexpr (C::brings && ahead) fetch(consumer, values, subtile);
+    return values;
   }
 
   // Into rows whose 16-byte chunks are permuted by the row, as the swizzle of the output's tensor map

@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -258,8 +259,9 @@ def shown(result: dict[str, Any]) -> str:
 @click.command()
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="JSON file to write.")
 @click.option("--only", default="", help="Cases whose line would begin so, e.g. 'prefill'.")
+@click.option("--begin", default=0, help="Leave out so many cases at the beginning.")
 @click.option("--limit", type=float, default=float("inf"), help="Seconds; begin no case later.")
-def main(out: Path, only: str, limit: float) -> None:
+def main(out: Path, only: str, begin: int, limit: float) -> None:
     """Run all cases, write the results after each, print a line for each."""
     begun = time.monotonic()
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -270,7 +272,7 @@ def main(out: Path, only: str, limit: float) -> None:
         "versions": {"torch": torch.__version__, "cuda": torch.version.cuda},
         "results": [],
     }
-    for case in cases():
+    for case in islice(cases(), begin, None):
         if not case.kind.startswith(only) or time.monotonic() - begun > limit:
             continue
         result = measure(case)

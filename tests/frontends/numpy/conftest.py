@@ -47,9 +47,10 @@ class Engine:
         def classical():
             return self._plan(problem, "classical")
 
-        return SimpleNamespace(
-            problem=problem, chosen=SimpleNamespace(algorithm=algorithm), classical=classical
-        )
+        # With a fringe, so that calls like this one run the engine again, not generated code.
+        recipe = None if algorithm == "vendor" else SimpleNamespace()
+        chosen = SimpleNamespace(algorithm=algorithm, recipe=recipe, fringe=1)
+        return SimpleNamespace(problem=problem, chosen=chosen, classical=classical)
 
     def pack(self, plan, b):
         assert plan.problem.static_b

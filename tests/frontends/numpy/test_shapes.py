@@ -32,6 +32,8 @@ def test_shared_matrix_of_a_batch():
     assert shared is not None
     assert shared.shape == (5, 3)
     assert as_shared_matrix(X) is None
+    nothing = np.lib.stride_tricks.as_strided(np.empty(0), (0, 0, 0), (0, 0, 8))
+    assert as_shared_matrix(nothing) is None
 
 
 def test_overlapping_rows_are_no_leading_dimension():

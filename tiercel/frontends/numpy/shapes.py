@@ -138,6 +138,7 @@ def as_shared_matrix(b: NDArray) -> NDArray | None:
     if b.ndim == 2:
         return b
     axes = zip(b.shape[:-2], b.strides[:-2], strict=True)
-    if all(size == 1 or stride == 0 for size, stride in axes):
+    # An array without elements may have any strides, and no first matrix.
+    if b.size and all(size == 1 or stride == 0 for size, stride in axes):
         return b[(0,) * (b.ndim - 2)]
     return None

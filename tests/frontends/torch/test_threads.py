@@ -1,9 +1,8 @@
-"""Products of CPU tensors run on torch's own threads."""
+"""Products of CPU tensors run on torch's own threads, where it has OpenMP's, as on Linux."""
 
 import multiprocessing
 import threading
 
-import pytest
 import torch
 from torch.nn import functional as F
 
@@ -12,12 +11,7 @@ from tiercel.frontends.torch import cpu
 from tiercel.targets.cpu import openmp
 from tiercel.targets.cpu.pool import Pool
 
-needs_teams = pytest.mark.xfail(
-    cpu.torchs_threads() is None, reason="a torch without an OpenMP runtime to share", strict=True
-)
 
-
-@needs_teams
 def test_the_workers_of_the_pool_have_nothing_to_do(monkeypatch):
     x, w = torch.randn(2, 700, 700)
     options = {"scheme": "strassen"}
@@ -40,7 +34,6 @@ def test_the_workers_of_the_pool_have_nothing_to_do(monkeypatch):
     torch.testing.assert_close(found, F.linear(x, w), rtol=1e-3, atol=1e-3)
 
 
-@needs_teams
 def test_alternating_with_operators_of_torch():
     x, w = torch.randn(2, 600, 600)
     for _ in range(10):
@@ -48,7 +41,6 @@ def test_alternating_with_operators_of_torch():
         torch.testing.assert_close(found, F.linear(F.gelu(x), w), rtol=1e-3, atol=1e-3)
 
 
-@needs_teams
 def test_callers_at_once():
     x, w = torch.randn(2, 500, 500)
     reference, wrong = F.linear(x, w), []

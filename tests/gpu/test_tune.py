@@ -45,7 +45,8 @@ def test_candidates_are_measured_and_kept(tmp_path: Path):
     known = {(m.M, m.N, m.K): m for m in winners.known(fingerprint).values()}
     large = known[3072, 3072, 3072]
     assert {"vendor", "strassen"} <= large.seconds.keys()
-    assert all(0.5 < large.predicted[x] / t < 2 for x, t in large.seconds.items())
+    # Others may use the GPU at the same time: times are long then, but never too short.
+    assert all(0.01 < large.predicted[x] / t < 2 for x, t in large.seconds.items())
     assert "NVIDIA" in run("regret", str(file)).output
     assert "1 profiles, 2 products" in run("tune", "--import", str(file)).output
 

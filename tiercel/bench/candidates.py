@@ -93,20 +93,34 @@ def measure(
             call = _call(plan, candidate, operands)
             if call is not None:
                 players[candidate.algorithm] = _player(call, candidate, plan.problem.threads)
-        times: dict[str, list[float]] = {name: [] for name in players}
-        found: dict[str, Spread] = {}
-        for attempt in range(MOST_TIMES):
-            more = interleave(
-                players,
-                deadline=time.monotonic() + seconds,
-                order=random.Random(seed + attempt),
-                on_round=on_round,
-            )
-            for name, values in more.items():
-                times[name] += values
-            found = paired_spreads(times)
-            if _error(found, len(next(iter(times.values())))) < KNOWN:
-                break
+        return known_times(players, seconds=seconds, seed=seed, on_round=on_round)
+
+
+def known_times(
+    players: Mapping[str, Callable[[], float]],
+    *,
+    seconds: float,
+    seed: int = 0,
+    on_round: Callable[[int], None] = lambda number: None,
+) -> dict[str, float]:
+    """Median seconds of players in turns, until all are known or ``MOST_TIMES`` ``seconds`` passed.
+
+    What slows down a whole round counts for none of them.
+    """
+    times: dict[str, list[float]] = {name: [] for name in players}
+    found: dict[str, Spread] = {}
+    for attempt in range(MOST_TIMES):
+        more = interleave(
+            players,
+            deadline=time.monotonic() + seconds,
+            order=random.Random(seed + attempt),
+            on_round=on_round,
+        )
+        for name, values in more.items():
+            times[name] += values
+        found = paired_spreads(times)
+        if _error(found, len(next(iter(times.values())))) < KNOWN:
+            break
     return {name: s.median for name, s in found.items()}
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import random
-import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import cycle, islice
@@ -17,11 +16,12 @@ from typing import NamedTuple
 
 import torch
 
+from tiercel.bench.candidates import known_times
 from tiercel.bench.case import Case
-from tiercel.bench.timing import interleave, spread
 from tiercel.errors import TiercelError, TiercelRuntimeError
-from tiercel.frontends.torch import cuda, cuda_run
+from tiercel.frontends.torch import cuda_fused, cuda_packed, cuda_run
 from tiercel.frontends.torch.cuda_machine import machine_for
+from tiercel.frontends.torch.cuda_packed import Packed
 from tiercel.frontends.torch.engine import Request
 from tiercel.options import Options
 from tiercel.planner.gpu import GpuCandidate, GpuMachine, GpuPlan, make_plan
@@ -97,10 +97,10 @@ def problem_of(case: Case) -> Problem:
 def measure(
     plan: GpuPlan, candidates: Collection[GpuCandidate], *, seconds: float, seed: int = 0
 ) -> dict[str, float]:
-    """Median seconds by algorithm, over at least three rounds and about ``seconds`` of them.
+    """Median seconds by algorithm, over at least three rounds; ``seconds`` if nothing disturbs.
 
-    B is packed before where the problem says that it is static. What does not run is left out, and
-    logged as a warning.
+    What slows down a whole round counts for none of the candidates. B is packed before where the
+    problem says that it is static. What does not run is left out, and logged as a warning.
     """
     operands = _operands(plan.problem, seed)
     players, kept = {}, []
@@ -114,12 +114,11 @@ def measure(
     if plan.chosen.seconds < SETTLED:
         for player in players.values():
             player()
-    deadline = time.monotonic() + seconds
-    times = interleave(players, deadline=deadline, order=random.Random(seed), max_rounds=200)
+    times = known_times(players, seconds=seconds, seed=seed)
     players.clear()
     kept.clear()
     torch.cuda.empty_cache()  # what the graphs have held
-    return {name: spread(values).median for name, values in times.items()}
+    return times
 
 
 def _operands(problem: Problem, seed: int) -> list[Operands]:
@@ -166,11 +165,21 @@ def _call(plan: GpuPlan, candidate: GpuCandidate, x: Operands) -> Call:
     # A named scheme does not give way to torch's product.
     options, packed = Options(scheme=candidate.algorithm), None
     if plan.problem.static_b and candidate.variant.schemes:
-        packed = cuda.pack(x.b.t(), options)
-        if packed.panels is None:
-            raise TiercelRuntimeError("B has no packed form")
+        packed = _packed(x.b, candidate)
     own, request = replace(plan, chosen=candidate), Request(x.a, x.b, None, options, packed)
     return lambda: cuda_run.run(own, request, x.out)
+
+
+def _packed(b: torch.Tensor, candidate: GpuCandidate) -> Packed:
+    """B packed for the candidate's own kernel: another one may have a scheme of the same name."""
+    name, variant = candidate.algorithm, candidate.variant
+    if variant.kind == "fused":
+        packed = cuda_fused.pack(b, name)
+    else:
+        packed = cuda_packed.pack(b, name, variant)
+    if packed.panels is None:
+        raise TiercelRuntimeError(f"B has no packed form for {name}")
+    return packed
 
 
 def _player(calls: Sequence[Call], predicted: float) -> Callable[[], float]:

@@ -39,7 +39,8 @@ def listing(plan: Plan) -> str:
     if recipe is None:
         return "vendor: np.matmul, by the BLAS that NumPy was built with"
     if not isinstance(recipe, Recipe):
-        return str(recipe)
+        rows = plan.chosen.fringe
+        return f"{recipe}\nthe last {rows} rows by the vendor's library" if rows else str(recipe)
     b = recipe.blocking
     head = f"sub-blocks of {b.mc} × {b.kc} of A and {b.kc} × {b.nc} of B, K in passes of {b.k_span}"
     parts = [head, f"inside the five loops, {recipe.program}"]

@@ -116,15 +116,16 @@ def probes(target: str) -> Iterator[tuple[str, str, Any]]:
         ):  # fmt: skip
             yield f"times_random {name}", dtype, compiled(
                 times_random, target,
-                {**dict.fromkeys("bc", f"*{dtype}"), "y": real, "z": real, "state": "*i32"},
+                {**dict.fromkeys("bc", f"*{dtype}"), "y": real, "z": real, "parts": real,
+                 "state": "*i32"},
                 {"COMPUTE": compute, "ROWS": ROWS, "COLS": COLS, "TALL": rows, "WIDE": cols,
                  "PARTS": parts, contiguous: 1},
             )  # fmt: skip
         yield "compare", dtype, compiled(
             compare, target,
             {**dict.fromkeys(("a", "bias"), f"*{dtype}"), "y": real, "rows": real,
-             "record": "*i64" if dtype == "fp64" else "*i32", "state": "*i32"},
-            {**shared, "ROWS": ROWS, "COLS": COLS, "PARTS": PARTS},
+             "record": "*i64" if dtype == "fp64" else "*i32", "heard": "*i8", "state": "*i32"},
+            {**shared, "ROWS": ROWS, "COLS": COLS},
         )  # fmt: skip
 
 

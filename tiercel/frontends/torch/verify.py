@@ -125,17 +125,20 @@ def _on_gpu(engine: Engine, request: Request, plan: Plan, out: torch.Tensor) -> 
     _multiply(engine, request, begins, plan, out)
     if begins.chosen.algorithm == "vendor":
         return
-    wrong = _replaced(request, out, bound(plan.problem.accuracy))
+    growth = bound(plan.problem.accuracy)
     if torch.cuda.is_current_stream_capturing():
+        _replace_if_wrong(request, out, growth, None)
         return
     if kind is None:
         kind = _kept(key, begins.chosen.algorithm)
     kind.ran = begins.chosen.algorithm
-    kind.verdict.copy_(wrong, non_blocking=True)
+    _replace_if_wrong(request, out, growth, kind.verdict)
 
 
-def _replaced(request: Request, out: torch.Tensor, growth: float) -> torch.Tensor:
-    """Whether the result was wrong: a bool on the device, which then has replaced it."""
+def _replace_if_wrong(
+    request: Request, out: torch.Tensor, growth: float, verdict: torch.Tensor | None
+) -> None:
+    """Let the device replace a wrong result, and make ``verdict`` true, a bool of the host's."""
     from tiercel.targets.gpu import freivalds
     from tiercel.targets.gpu.redo import redo_where
 
@@ -143,11 +146,13 @@ def _replaced(request: Request, out: torch.Tensor, growth: float) -> torch.Tenso
     vector = None if bias is None else bias.detach()
     if freivalds.fits(a, b, out, vector):
         limits = tolerance(a.dtype, growth), smallest(a, b)
-        return freivalds.replace_where_wrong(a, b, out, vector, *limits)
+        freivalds.replace_where_wrong(a, b, out, vector, *limits, verdict)
+        return
     wrong = exceeded(a, b, out, vector, growth)
     for one, part in _products(request, out):
         redo_where(wrong, one.a.detach(), one.b.detach(), part, vector)
-    return wrong
+    if verdict is not None:
+        verdict.copy_(wrong, non_blocking=True)
 
 
 def _kept(key: Any, algorithm: str) -> _Kind:

@@ -37,9 +37,9 @@ SQUARE = 13 / 12
 #: 2.9 TB/s).
 ROWS, COLS = 8, 256
 
-#: Rows and columns of B at once where its columns are contiguous, and parts of its columns. 26 µs
-#: for B at 4096³ in float32; with 64 rows and 128 columns 33.
-TALL, WIDE, PARTS = 128, 32, 4
+#: Rows and columns of B at once where its columns are contiguous, and parts of its columns: enough
+#: thread blocks to fill the GPU. With 4 parts 32 steps followed each other in a thread block.
+TALL, WIDE, PARTS = 128, 32, 16
 
 #: Warps of these kernels.
 WARPS = 8
@@ -47,7 +47,7 @@ WARPS = 8
 #: Thread blocks of the repair, of which a multiprocessor of an H200 holds four.
 THREAD_BLOCKS = 528
 
-A, B, C, BIAS, SCRATCH, RECORD, STATE = range(7)
+A, B, C, BIAS, SCRATCH, RECORD, STATE, HEARD = range(8)
 
 
 @triton.jit
@@ -66,11 +66,11 @@ def entry(i, seed):
 
 @triton.jit
 def times_random(
-    b, c, M, K, N, stride_k, stride_n, stride_c, y, z, state,
+    b, c, M, K, N, stride_k, stride_n, stride_c, y, z, parts, state,
     ROWS: tl.constexpr, COLS: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
     PARTS: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
-    """``z = C · x``, and ``y[part] = B[:, part] · x[part]``: parts that who reads y adds up.
+    """``z = C · x`` and ``y = B · x``, of which the thread block that is last adds up the parts.
 
     C first, and from its end on, of which L2 may still hold some.
     """
@@ -88,7 +88,8 @@ def times_random(
         tl.store(z + m, tl.sum(found, 1, keep_dims=True), mask=m < M)
     else:
         part = (block - of_c) % PARTS
-        k = ((block - of_c) // PARTS * TALL + tl.arange(0, TALL))[:, None]
+        tile = (block - of_c) // PARTS
+        k = (tile * TALL + tl.arange(0, TALL))[:, None]
         count = tl.cdiv(N, PARTS * WIDE) * WIDE
         total = tl.zeros((TALL, WIDE), COMPUTE)
         for n0 in range(part * count, tl.minimum(N, (part + 1) * count), WIDE):
@@ -96,20 +97,31 @@ def times_random(
             at = k.to(tl.int64) * stride_k + n.to(tl.int64) * stride_n
             value = tl.load(b + at, mask=(k < K) & (n < N), other=0.0).to(COMPUTE)
             total += value * entry(n, seed).to(COMPUTE)
-        tl.store(y + part * K + k, tl.sum(total, 1, keep_dims=True), mask=k < K)
+        summed = tl.sum(total, 1, keep_dims=True)
+        if PARTS == 1:
+            tl.store(y + k, summed, mask=k < K)
+        else:
+            tl.store(parts + part * K + k, summed, mask=k < K)
+            tl.debug_barrier()  # all threads' rows are out before the block counts as done
+            if tl.atomic_add(state + 2 + tile, 1) == PARTS - 1:
+                whole = tl.zeros((TALL, 1), COMPUTE)
+                for i in tl.static_range(PARTS):
+                    whole += tl.load(parts + i * K + k, mask=k < K, other=0.0, volatile=True)
+                tl.store(y + k, whole, mask=k < K)
+                tl.store(state + 2 + tile, 0)
 
 
 @triton.jit
 def compare(
-    a, bias, y, rows, record, state, M, N, K, stride_a,
+    a, bias, y, rows, record, heard, state, M, N, K, stride_a,
     tolerance: tl.float64, smallest: tl.float64, square: tl.float64,
     NAN: tl.constexpr, BIASED: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
-    PARTS: tl.constexpr, COMPUTE: tl.constexpr,
+    COMPUTE: tl.constexpr,
 ):  # fmt: skip
     """The residual of every row, and what it is relative to; the last thread block judges.
 
-    ``rows`` begins with C · x. ``record`` becomes one that the guard of ``classical`` refuses if a
-    row is wrong.
+    ``rows`` begins with C · x. If a row is wrong, ``record`` becomes one that the guard of
+    ``classical`` refuses, and ``heard`` becomes 1.
     """
     seed = tl.load(state + 1)
     m = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
@@ -121,8 +133,6 @@ def compare(
         k = (k0 + tl.arange(0, COLS))[None, :]
         value = tl.load(of_a + k, mask=(m < M) & (k < K), other=0.0).to(COMPUTE)
         of_b = tl.load(y + k, mask=k < K, other=0.0)
-        for part in tl.static_range(1, PARTS):
-            of_b += tl.load(y + part * K + k, mask=k < K, other=0.0)
         expected += value * of_b
         squares += value * value
         size += of_b * of_b
@@ -160,8 +170,9 @@ def compare(
         tl.store(record, tl.where(is_wrong, tl.full((), NAN, bits), one))
         tl.store(record + 1, infinity - one)
         tl.store(record + 2, is_wrong.to(bits))
+        tl.store(heard, is_wrong.to(heard.dtype.element_ty), mask=is_wrong)
         tl.store(state, 0)
-        tl.store(state + 1, seed + 1)  # another x for the next probe, also of a replayed graph
+        tl.store(state + 1, seed + 1)  # another x for the next probe
 
 
 class Probe(NamedTuple):
@@ -188,9 +199,13 @@ def fits(a: Tensor, b: Tensor, c: Tensor, bias: Tensor | None) -> bool:
 
 
 def replace_where_wrong(
-    a: Tensor, b: Tensor, c: Tensor, bias: Tensor | None, tolerance: float, smallest: float
-) -> Tensor:
+    a: Tensor, b: Tensor, c: Tensor, bias: Tensor | None, tolerance: float, smallest: float,
+    heard: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Probe C, replace it by the classical product if it is wrong; returns that verdict, a bool.
+
+    ``heard``: a bool of the host's in pinned memory, which the device makes true if C is wrong. (A
+    copy of the verdict to the host would hold up what follows it in the stream.)
 
     A row is wrong whose residual exceeds ``tolerance · √(square + mean square) + smallest``, with
     (A·(B·x))² plus the sum of squares of its terms for a square; a row for which that is not finite
@@ -201,13 +216,15 @@ def replace_where_wrong(
                            smallest))  # fmt: skip
     compute = torch.float64 if a.dtype is torch.float64 else torch.float32
     (M, K), parts = a.shape, _parts(b.stride(0) == 1)
-    scratch = torch.empty(parts * K + 2 * M, dtype=compute, device=a.device)
+    scratch = torch.empty((1 + parts) * K + 2 * M, dtype=compute, device=a.device)
     record = torch.empty(3, dtype=_bits(compute), device=a.device)
+    verdict = record.view(torch.bool)[2 * record.itemsize]  # its lowest byte
     stream = current_stream(a)
-    memory = Memory([a, b, c, bias, scratch, record, _state(a, stream)])
+    state = _state(a, stream, 2 + ceil_div(K, TALL))
+    memory = Memory([a, b, c, bias, scratch, record, state, verdict if heard is None else heard])
     for launch in made:
         launch(memory, stream)
-    return record.view(torch.bool)[2 * record.itemsize]  # its lowest byte
+    return verdict
 
 
 def _bits(compute: torch.dtype) -> torch.dtype:
@@ -221,16 +238,17 @@ def _parts(by_column: bool) -> int:
 _states: dict[tuple[torch.device, int], Tensor] = {}
 
 
-def _state(a: Tensor, stream: int) -> Tensor:
-    """How many thread blocks have arrived (0 before and after a probe), and the next seed.
+def _state(a: Tensor, stream: int, size: int) -> Tensor:
+    """At least ``size`` integers: thread blocks that have arrived at the verdict, the next seed,
+    and thread blocks that have arrived at each part of B · x. Counts are 0 around a probe.
 
     Probes of one stream follow each other. A graph may run beside them and has a state of its own.
     """
     if a.is_cuda and torch.cuda.is_current_stream_capturing():
-        return torch.zeros(2, dtype=torch.int32, device=a.device)
+        return torch.zeros(size, dtype=torch.int32, device=a.device)
     key = a.device, stream
-    if key not in _states:
-        _states[key] = torch.zeros(2, dtype=torch.int32, device=a.device)
+    if key not in _states or len(_states[key]) < size:
+        _states[key] = torch.zeros(2 * size, dtype=torch.int32, device=a.device)
     return _states[key]
 
 
@@ -245,24 +263,25 @@ def _launches(probe: Probe) -> tuple[Launch, ...]:
     bias = c if probe.bias is None else probe.bias.stand_in(BIAS)
     (M, K), N, by_column = a.shape, c.shape[1], b.stride(0) == 1
     parts = _parts(by_column)
-    y = stand_in(SCRATCH, (parts, K), (K, 1), width)
-    rows = stand_in(SCRATCH, (2, M), (M, 1), width, parts * K)
+    y = stand_in(SCRATCH, (K,), (1,), width)
+    of_parts = stand_in(SCRATCH, (parts, K), (K, 1), width, K)
+    rows = stand_in(SCRATCH, (2, M), (M, 1), width, (1 + parts) * K)
     record = stand_in(RECORD, (3,), (1,), _bits(width))
-    state = stand_in(STATE, (2,), (1,), torch.int32)
+    state = stand_in(STATE, (2 + ceil_div(K, TALL),), (1,), torch.int32)
+    heard = stand_in(HEARD, (1,), (1,), torch.int8)
     down, across = (TALL, WIDE) if by_column else (ROWS, COLS)
     block = 32 if compute == tl.float64 else 64
     tiles = ceil_div(M, block) * ceil_div(N, block)
     return (
         Launch(
             times_random, ceil_div(M, ROWS) + ceil_div(K, down) * parts, b, c, M, K, N,
-            *b.stride(), c.stride(0), y, rows, state, ROWS=ROWS, COLS=COLS, TALL=down, WIDE=across,
-            PARTS=parts, COMPUTE=compute, num_warps=WARPS,
+            *b.stride(), c.stride(0), y, rows, of_parts, state, ROWS=ROWS, COLS=COLS, TALL=down,
+            WIDE=across, PARTS=parts, COMPUTE=compute, num_warps=WARPS,
         ),
         Launch(
-            compare, ceil_div(M, ROWS), a, bias, y, rows, record, state, M, N, K, a.stride(0),
-            probe.tolerance, probe.smallest, SQUARE, NAN=NAN[record.dtype],
-            BIASED=probe.bias is not None, ROWS=ROWS, COLS=COLS, PARTS=parts, COMPUTE=compute,
-            num_warps=WARPS,
+            compare, ceil_div(M, ROWS), a, bias, y, rows, record, heard, state, M, N, K,
+            a.stride(0), probe.tolerance, probe.smallest, SQUARE, NAN=NAN[record.dtype],
+            BIASED=probe.bias is not None, ROWS=ROWS, COLS=COLS, COMPUTE=compute, num_warps=WARPS,
         ),
         Launch(
             classical, min(tiles, THREAD_BLOCKS), a, b, c,

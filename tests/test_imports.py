@@ -43,6 +43,7 @@ HOMES = {
     "llvmlite": ("targets.cpu",),
     "cuda": ("targets.hopper", "bench"),
     "torch": ("frontends.torch", "targets.hopper", "targets.gpu", "targets.vendor", "bench"),
+    "pynvml": ("frontends.torch",),
     "triton": ("targets.gpu", "bench"),
     "jax": ("frontends.jax", "bench"),
     "tensorflow": ("frontends.tensorflow", "bench"),

@@ -17,7 +17,6 @@ from tiercel.frontends.torch import (
     cuda_machine,
     cuda_packed,
     cuda_run,
-    cuda_workspace,
     refusals,
 )
 from tiercel.frontends.torch.cuda_packed import Packed
@@ -230,47 +229,6 @@ def test_only_products_that_nobody_insists_on_rest_after_a_refusal(monkeypatch, 
     assert ("refused" in cuda_run.why_not_now(plan, request)) == (scheme is None)  # type: ignore[arg-type]
 
 
-def weight_with(monkeypatch) -> cuda_fused.FusedWeight:
-    monkeypatch.setattr(cuda_fused.FusedWeight, "_tell", lambda self, flags: None)
-    return cuda_fused.FusedWeight(SimpleNamespace(operand=None, judge=None))
-
-
-def test_launches_are_prepared_once_for_the_same_addresses(monkeypatch):
-    weight, prepared, cleared, ran = weight_with(monkeypatch), [], [], []
-
-    def prepare(a, operand, out, judge, memory=None, combining=None):
-        prepared.append(memory)
-        made = memory or fused_product.Workspace(
-            *(a.new_empty(x, dtype=torch.float16) for x in (64, 0, 300)),
-            a.new_zeros(4, dtype=torch.int32),
-        )
-        launch = SimpleNamespace(workspace=made, before=(), run=ran.append, run_cleared=ran.append)
-        launch.addresses_only = lambda: replaced(launch)
-        return launch
-
-    def replaced(launch):
-        return SimpleNamespace(before=launch.before, run_cleared=launch.run_cleared)
-
-    from tiercel.targets.hopper import fused_product
-
-    monkeypatch.setattr(fused_product, "prepare", prepare)
-    monkeypatch.setattr(cuda_fused, "raw_stream", lambda device: 7)
-    monkeypatch.setattr(driver, "clear_words", lambda *where: cleared.append(where))
-    memory = torch.empty(4096, dtype=torch.uint8)
-    monkeypatch.setattr(cuda_workspace.Layout, "allocate", lambda self, like: memory)
-    a, out = torch.empty(8, 8), torch.empty(8, 8)
-    for _ in range(3):
-        weight.multiply(a, out)
-    assert ran == [7, 7, 7]
-    assert len(prepared) == 2  # the first call has found the sizes
-    assert [x.numel() for x in prepared[1]] == [64, 0, 300, 4]
-    offsets = [x.data_ptr() - memory.data_ptr() for x in prepared[1] if x.numel()]
-    assert offsets == [0, 512, 1536]
-    assert cleared == [(memory.data_ptr() + 1536, 4, 7)] * 2
-    weight.multiply(torch.empty(8, 8), out)
-    assert len(prepared) == 3
-
-
 def test_packing_follows_the_plan_of_a_prefill(device, monkeypatch):
     made = []
     monkeypatch.setattr(cuda_fused, "pack", lambda b, name: made.append((b.shape, name)) or "fused")
@@ -354,10 +312,9 @@ def unknown(monkeypatch, empty_cache):
     monkeypatch.setattr(torch.cuda, "device", lambda device: torch.no_grad())
     monkeypatch.setattr(cuda_machine, "capturing", lambda: False)
     monkeypatch.setattr(cuda_machine, "_in_memory", {})
-    monkeypatch.setattr(
-        cuda_machine, "_curve", lambda dtype: timed.append(dtype) or [(1024, 8.0), (4096, 10.0)]
-    )
-    monkeypatch.setattr(cuda_machine, "_seconds", lambda call: 1e-3)
+    squares = {side: cuda_machine.Timing(2 * side**3 / 1e13, 0.02) for side in (1024, 4096)}
+    monkeypatch.setattr(cuda_machine, "_squares", lambda dtype: timed.append(dtype) or squares)
+    monkeypatch.setattr(cuda_machine, "_timing", lambda call: cuda_machine.Timing(1e-3, 0.05))
     empty = torch.empty
     monkeypatch.setattr(
         torch, "empty", lambda *size, device=None, **kw: empty(*size, device="meta", **kw)
@@ -374,6 +331,8 @@ def test_an_unknown_gpu_is_measured_once_for_a_dtype(unknown, monkeypatch):
     machine = cuda_machine.machine_for(0, torch.float32)
     assert machine.measured
     assert machine.copy == pytest.approx(2 * cuda_machine.COPIED / 1e6)
+    assert machine.rates["float32"].at(4096) == pytest.approx(10.0)
+    assert "timings within 5%" in str(machine)
     assert cuda_machine.machine_for(0, torch.float32) is machine
     monkeypatch.setattr(cuda_machine, "_in_memory", {})  # another process
     assert cuda_machine.machine_for(0, torch.float32) == machine
@@ -415,8 +374,8 @@ def test_part_of_a_known_gpu_is_another_machine(unknown, monkeypatch):
 def test_timing_takes_the_median_of_turns(monkeypatch):
     turns = iter([3e-3, 1.0, 2.0, 9.0, 2.5, 2.2])
     monkeypatch.setattr(cuda_machine, "_elapsed", lambda call, count: next(turns))
-    assert cuda_machine._seconds(lambda: None) == 2.2
+    assert cuda_machine._timing(lambda: None) == (2.2, pytest.approx(8 / 2.2))
     counts = []
     monkeypatch.setattr(cuda_machine, "_elapsed", lambda call, count: counts.append(count) or 1e-4)
-    cuda_machine._seconds(lambda: None)
+    cuda_machine._timing(lambda: None)
     assert counts == [1, *[math.ceil(10)] * 5]

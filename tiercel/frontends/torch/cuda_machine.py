@@ -8,10 +8,12 @@ from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from statistics import median
+from typing import NamedTuple
 
 import torch
 
 from tiercel import cache as disk
+from tiercel.frontends.torch.cuda_driver import driver_facts
 from tiercel.planner.gpu import GpuMachine, GpuRates, shipped
 from tiercel.targets import hopper
 
@@ -27,6 +29,13 @@ COPIED = 256 << 20
 #: Bandwidth of the generated kernels over that of a copy, and the batched routine's rate over one
 #: product's; on an H200 they are 0.89, 0.99, 0.72 and 0.97. An unknown GPU gets less.
 COMBINE, FINISH, CHECK, BATCHED = 0.8, 0.85, 0.6, 0.94
+
+
+class Timing(NamedTuple):
+    """Median seconds of a call, and how far its timings lie apart, relative to that."""
+
+    seconds: float
+    spread: float
 
 
 def capturing() -> bool:
@@ -118,8 +127,9 @@ def _bare(device: int) -> GpuMachine:
 
 def _fingerprint(device: int, dtype: str) -> str:
     found = torch.cuda.get_device_properties(device)
-    facts = (found.name, found.multi_processor_count, found.total_memory >> 30)
-    versions = (torch.__version__, torch.version.cuda, FORMAT)
+    driver = driver_facts(device)
+    facts = (found.name, found.multi_processor_count, found.total_memory >> 30, driver.watts)
+    versions = (driver.version, torch.__version__, torch.version.cuda, FORMAT)
     return "-".join(map(str, (*facts, *versions, dtype)))
 
 
@@ -149,36 +159,44 @@ def _measure(device: int, dtype: str, key: str) -> GpuMachine:
     """Times squares of the vendor's and a copy; all else is assumed, on the careful side."""
     with torch.cuda.device(device), torch.no_grad():
         source, target = torch.empty(2, COPIED // 4, device="cuda")
-        copy = 2 * COPIED / _seconds(lambda: target.copy_(source)) / 1e9
-        curve = tuple(_curve(getattr(torch, dtype)))
+        copied = _timing(lambda: target.copy_(source))
+        squares = _squares(getattr(torch, dtype))
+    copy = 2 * COPIED / copied.seconds / 1e9
+    curve = tuple((side, _flops(side, dtype) / t.seconds / 1e12) for side, t in squares.items())
+    spread = max(timing.spread for timing in (copied, *squares.values()))
     peak = max(rate for _, rate in curve) * 1e3
     machine = replace(
         _bare(device), copy=copy, combine=COMBINE * copy, finish=FINISH * copy,
         check=CHECK * copy, launch=5.0, host=70.0, lead=100.0, prepare=600.0,
         fingerprint=key, measured=True, rates={dtype: GpuRates(peak, curve, BATCHED)},
+        notes={"spread": f"timings within {spread:.0%}"},
     )  # fmt: skip
     disk.store("gpu_machine", key, machine.to_json().encode())
     return machine
 
 
-def _curve(dtype: torch.dtype) -> list[tuple[int, float]]:
-    found: list[tuple[int, float]] = []
+def _squares(dtype: torch.dtype) -> dict[int, Timing]:
+    found: dict[int, Timing] = {}
     for side in SIDES:
-        flops = (8 if dtype.is_complex else 2) * side**3
-        if found and flops / (found[-1][1] * 1e12) > PATIENCE:
+        if side // 2 in found and 8 * found[side // 2].seconds > PATIENCE:
             break
         a = torch.randn(side, side, device="cuda", dtype=dtype)
         out = torch.empty_like(a)
-        found.append((side, flops / _seconds(lambda a=a, out=out: torch.mm(a, a, out=out)) / 1e12))
+        found[side] = _timing(lambda a=a, out=out: torch.mm(a, a, out=out))
     return found
 
 
-def _seconds(call: Callable[[], object]) -> float:
-    """Median of five timed calls after two others, in turns of at least a millisecond."""
+def _flops(side: int, dtype: str) -> int:
+    return (8 if dtype.startswith("complex") else 2) * side**3
+
+
+def _timing(call: Callable[[], object]) -> Timing:
+    """Of five timed calls after two others, in turns of at least a millisecond."""
     call()
     once = _elapsed(call, 1)
     count = max(1, math.ceil(1e-3 / max(once, 1e-6)))
-    return median(_elapsed(call, count) for _ in range(5))
+    times = [_elapsed(call, count) for _ in range(5)]
+    return Timing(median(times), (max(times) - min(times)) / median(times))
 
 
 def _elapsed(call: Callable[[], object], count: int) -> float:

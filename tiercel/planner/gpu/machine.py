@@ -117,6 +117,8 @@ class GpuMachine:
         for dtype, rates in self.rates.items():
             speeds = ", ".join(f"{rate:.0f} at {side}" for side, rate in rates.vendor)
             lines.append(f"  {dtype}: vendor {speeds} TFLOP/s")
+        if "spread" in self.notes:
+            lines.append(f"  {self.notes['spread']}")
         return "\n".join(lines)
 
     def only(self, dtype: str, compute: str) -> GpuMachine:

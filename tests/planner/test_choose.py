@@ -230,6 +230,14 @@ def test_no_width_makes_two_threads_share_unevenly():
     assert all(b > 0.97 * a for a, b in pairwise(rates))
 
 
+def test_the_last_columns_are_numpys_on_one_thread_only():
+    """NumPy's threads would go on spinning and take the cores of the next call."""
+    wide = Problem(N, 2 * N + 5, N, scheme="strassen")
+    assert make_plan(wide, EAGER).chosen.fringe == 5
+    shared = make_plan(replace(wide, threads=2), TWO_CORES).chosen
+    assert (shared.fringe, shared.recipe and shared.recipe.N) == (0, wide.N)
+
+
 def test_many_threads_share_packed_a():
     """Where two of them live on a core, with panels and scratch that leave room for the other's."""
     many = with_rates(

@@ -27,7 +27,7 @@ MARGIN, CLASSICAL_MARGIN, SCHEME_MARGIN = 1.04, 1.02, 1.005
 #: With so many threads that they share caches and memory, a scheme's sums cost more than predicted:
 #: float64, 4096³, 16 threads: predicted 1.06 × the classical kernel's speed, measured 0.91; float32
 #: 1.05 and 0.98; at 8192³ 1.08 and 1.10.
-CROWD_MARGIN = 1.06
+CROWD_MARGIN = 1.04
 
 #: Shortest segment of K that a scheme sums over: with fewer elements the 1-norms of ordinary data
 #: scatter so much that the run-time guard (``accuracy.SCALE_LIMIT``) would refuse them.
@@ -82,12 +82,14 @@ def make_plan(problem: Problem, machine: Machine) -> Plan:
 
 #: Columns beyond a multiple of the blocks are left to NumPy if they are at most this share of one:
 #: padding them would cost more than a thin product of their own.
+#: On one thread only: after a product of its own NumPy's other threads go on spinning, and the next
+#: call has to share the cores with them (1457 × 1029 × 356: twice the time of padding).
 FRINGE = 0.3
 
 
 def _fringe(problem: Problem, machine: Machine, scheme: Scheme | None) -> int:
     """Columns of C that are cut off before blocking: 4099 is 4096 + 3, not 33 blocks of 128."""
-    if scheme is None or problem.static_b:
+    if scheme is None or problem.static_b or problem.threads > 1:
         return 0
     block = scheme.n * machine.tiles[problem.compute].nr
     rest = problem.N % block

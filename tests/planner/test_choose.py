@@ -14,8 +14,10 @@ from tests.targets.cpu.recipes import DTYPES as NUMPY_DTYPES
 from tests.targets.cpu.recipes import integers, tile
 from tiercel import schemes
 from tiercel.errors import TiercelRuntimeError, TiercelValueError
+from tiercel.lower.blocking import ceil_div
 from tiercel.planner import accuracy
 from tiercel.planner.choose import SHORTEST_SEGMENT, make_plan
+from tiercel.planner.machine import all_shipped
 from tiercel.planner.problem import DTYPES, Problem
 from tiercel.targets.cpu import kernel, workspace
 
@@ -230,12 +232,14 @@ def test_no_width_makes_two_threads_share_unevenly():
     assert all(b > 0.97 * a for a, b in pairwise(rates))
 
 
-def test_the_last_columns_are_numpys_on_one_thread_only():
+def test_the_last_columns_are_numpys_on_one_thread_or_in_a_long_product():
     """NumPy's threads would go on spinning and take the cores of the next call."""
     wide = Problem(N, 2 * N + 5, N, scheme="strassen")
     assert make_plan(wide, EAGER).chosen.fringe == 5
     shared = make_plan(replace(wide, threads=2), TWO_CORES).chosen
     assert (shared.fringe, shared.recipe and shared.recipe.N) == (0, wide.N)
+    long = replace(wide, M=4096, N=4099, K=4096, threads=2)
+    assert make_plan(long, TWO_CORES).chosen.fringe == 3
 
 
 def test_many_threads_share_packed_a():
@@ -251,6 +255,17 @@ def test_many_threads_share_packed_a():
         assert block.packed_a > 0
         assert block.target.depth * 16 * 4 <= many.l1 / 3
         assert program.m * program.n * block.c_block <= many.l2 / 3
+
+
+def test_many_threads_wait_for_each_other_seldom():
+    """Few groups of columns, many tasks in each: all wait for the last one after every group."""
+    (server,) = (m for m in all_shipped() if m.cores == 16)
+    recipe = make_plan(Problem(4096, 4096, 4096, "float64", threads=16), server).chosen.recipe
+    assert recipe is not None
+    block = recipe.blocking
+    tasks = ceil_div(4096, block.mc) * ceil_div(block.panels, block.task_panels)
+    assert ceil_div(4096, block.nc) <= 2
+    assert tasks >= 8 * 16
 
 
 def test_a_scheme_of_many_blocks_has_a_plan_with_many_threads():

@@ -22,7 +22,7 @@ WARMUP_BELOW_SECONDS = 0.1  # longer calls lose < 1 % to cold caches
 MAX_SAMPLES = 15
 MIN_ROUNDS = 3
 MAX_ROUNDS = 25
-PAIRS, PAIRS_SECONDS = (15, 400), 3.0  # least and most pairs within one process
+PAIRS, PAIRS_SECONDS = (15, 400), 8.0  # least and most pairs within one process
 PAIRS_KNOWN = 0.003  # standard error of the median of their ratios at which they end
 
 
@@ -75,7 +75,7 @@ def take_pairs(
 ) -> tuple[list[float], list[float]]:
     """Seconds per call of both, sample by sample in turns, whose order alternates.
 
-    Ends when the median of the ratios is known to 0.3 %, after 3 s at the latest.
+    Ends when the median of the ratios is known to 0.3 %, after 8 s at the latest.
     """
     single = Turn(samples=1, calls=turn.calls, warmup=0)
     take_turn(first, turn)

@@ -86,7 +86,7 @@ def blockings(
     by_row, views = problem.layout_b == "row", outer.widest("b") if outer else 0
     cap = workspace_cap(problem)
     many, crowd = problem.threads > 1, problem.threads >= CROWD
-    divisions = (1, 2, 4, 8) if crowd else (1, 2) if many else (1,)
+    divisions = (1, 2, 3, 4, 8) if crowd else (1, 2) if many else (1,)
     # A third of 1024 columns is half of 688: sub-blocks that two threads would else share as one
     # task or three. 672 × 2704 × 2704 by two levels takes 0.78 of the time, 704 × 2600 × 4096 0.91.
     splits = sorted({*divisions, 3, 4}) if many else divisions
@@ -100,7 +100,7 @@ def blockings(
     for share_a in (False, True) if crowd else (False,):
         if share_a:
             splits = SHARED_SPLITS
-        for cols in (1024, 512, 256, 128) if not program.plain else (4096, 1024):
+        for cols in (1024, 512, 256, 128) if not program.plain else PLAIN_COLUMNS:
             for span in spans:
                 needed = 0
                 for fewer, split in product(divisions, splits):
@@ -130,6 +130,9 @@ CROWD, CROWDED = 5, 1 / 3
 #: Tasks that a sub-block's columns are cut into where many threads share packed A: there a task of
 #: few columns costs little, and its scratch stays in L2.
 SHARED_SPLITS = (2, 4, 8, 16)
+
+#: Columns of a sub-block without sums: 2048 where 4096 needs too much memory.
+PLAIN_COLUMNS = (4096, 2048, 1024)
 
 EVERYTHING = 1 << 40
 SPANS = (EVERYTHING, 4096, 2048, 1024)

@@ -25,8 +25,8 @@ from tiercel.schemes import Scheme
 MARGIN, CLASSICAL_MARGIN, SCHEME_MARGIN = 1.04, 1.02, 1.005
 
 #: With so many threads that they share caches and memory, a scheme's sums cost more than predicted:
-#: float64, 4096³, 16 threads: predicted 1.06 × the classical kernel's speed, measured 0.91; float32
-#: 1.05 and 0.98; at 8192³ 1.08 and 1.10.
+#: float32, 4096³, 16 threads: predicted 1.01 × the speed of the classical kernel, measured 0.98. At
+#: 8192³ two levels pay: predicted 1.05, measured 1.10.
 CROWD_MARGIN = 1.04
 
 #: Shortest segment of K that a scheme sums over: with fewer elements the 1-norms of ordinary data
@@ -82,14 +82,19 @@ def make_plan(problem: Problem, machine: Machine) -> Plan:
 
 #: Columns beyond a multiple of the blocks are left to NumPy if they are at most this share of one:
 #: padding them would cost more than a thin product of their own.
-#: On one thread only: after a product of its own NumPy's other threads go on spinning, and the next
-#: call has to share the cores with them (1457 × 1029 × 356: twice the time of padding).
 FRINGE = 0.3
+
+#: After a product of its own NumPy's other threads go on spinning, and the next call has to share
+#: the cores with them (1457 × 1029 × 356, two threads: twice the time of padding). So several
+#: threads leave columns to NumPy only where each has that many operations, half a second of them.
+LONG = 5e10
 
 
 def _fringe(problem: Problem, machine: Machine, scheme: Scheme | None) -> int:
     """Columns of C that are cut off before blocking: 4099 is 4096 + 3, not 33 blocks of 128."""
-    if scheme is None or problem.static_b or problem.threads > 1:
+    if scheme is None or problem.static_b:
+        return 0
+    if problem.threads > 1 and problem.flops < LONG * problem.threads:
         return 0
     block = scheme.n * machine.tiles[problem.compute].nr
     rest = problem.N % block

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from tiercel.lower.blocking import Blocking, Tile, ceil_div
 from tiercel.lower.program import Program
+from tiercel.planner.candidates import CROWD
 from tiercel.planner.machine import Machine, Rates
 from tiercel.planner.problem import Problem
 
@@ -41,6 +42,9 @@ A_COLUMNS, B_COLUMNS, C_COLUMNS, PLAIN_B = 2.0, 1.6, 8.0, 1.8
 #: Packed sums of A that threads share are read again by each part of the columns; one part in so
 #: many of the time from memory is seen, multiplications hide the rest.
 HIDDEN = 4
+
+#: Threads that share cores are not equally fast: the last one ends so many tasks after the average.
+STRAGGLE = 0.25
 
 
 def vendor_seconds(problem: Problem, machine: Machine) -> float:
@@ -130,7 +134,10 @@ def kernel_seconds(
 
 def _uneven(tasks: int, threads: int) -> float:
     """How much longer the slowest of the threads takes than an equal share."""
-    return ceil_div(tasks, threads) / tasks * threads
+    slowest = float(ceil_div(tasks, threads))
+    if threads >= CROWD:
+        slowest = max(slowest, tasks / threads + STRAGGLE)
+    return slowest / tasks * threads
 
 
 def _speedup(all_cores: float, problem: Problem, machine: Machine) -> float:

@@ -34,11 +34,13 @@ CROWD_MARGIN = 1.04
 SHORTEST_SEGMENT = 64
 
 #: Up to this depth a product is mostly about C, and NumPy's time per element of it, measured at a
-#: depth of 32, is put too high: 788 × 2168 × 9 takes 0.6 of what is predicted, and the own kernel,
-#: predicted to be as fast, 1.7 times as long. The same with few rows or columns: the own kernel
-#: multiplies 4 × 131 × 2898 at 0.46 × NumPy's speed, predicted 1.02. (Halves, which NumPy has no
-#: BLAS for, are not left.)
-SHALLOW, THIN = 16, 4
+#: depth of 32, is put too high: 671 × 2532 × 23 takes 0.66 of what is predicted, and 1.27 times as
+#: long on the own kernel. The same with few rows or columns: there 4 × 131 × 2898 has 0.46 times
+#: NumPy's speed, predicted 1.02, and 1572 × 8 × 1081 has 0.64 on two threads; up to 16 columns
+#: where K is short, too: 3458 × 9 × 186 has 0.72, 2011 × 14 × 130 0.92 (but 3793 × 9 × 1001 1.19).
+#: Halves, which NumPy has no BLAS for, are not left.
+SHALLOW, THIN = 32, 8
+NARROW, SHALLOW_AND_NARROW = 16, 256
 
 
 def make_plan(problem: Problem, machine: Machine) -> Plan:
@@ -120,10 +122,8 @@ def _candidate(problem: Problem, machine: Machine, algorithm: Algorithm) -> Cand
     limit = accuracy.bound(problem.accuracy)
     if growth > limit + 1e-9:
         rejected = f"error growth {growth:.1f} over the allowed {limit:g}"
-    elif problem.K <= SHALLOW and problem.storage == problem.compute:
-        rejected = f"K {problem.K} is left to NumPy, up to {SHALLOW}"
-    elif min(problem.M, problem.N) <= THIN and problem.storage == problem.compute:
-        rejected = f"M {problem.M}, N {problem.N}: up to {THIN} is left to NumPy"
+    elif problem.storage == problem.compute and (why := _numpys_own(problem)):
+        rejected = why
     elif algorithm.scheme and problem.K // algorithm.scheme.k < SHORTEST_SEGMENT:
         rejected = (
             f"K {problem.K} is too short to judge the scales of {algorithm.scheme.k} segments"
@@ -134,6 +134,15 @@ def _candidate(problem: Problem, machine: Machine, algorithm: Algorithm) -> Cand
     recipe = _recipe(best, algorithm.scheme, swapped=best.problem is not problem)
     thin = vendor_seconds(replace(problem, N=fringe), machine) if fringe else 0.0
     return Candidate(algorithm.name, best.seconds + thin, memory, growth, recipe, rejected, fringe)
+
+
+def _numpys_own(problem: Problem) -> str:
+    """Why a shallow or thin product is left to NumPy, empty if it is not."""
+    p, depth = problem, problem.K
+    deepest = SHALLOW_AND_NARROW if p.N <= NARROW else SHALLOW
+    if depth <= deepest:
+        return f"K {depth} is left to NumPy, up to {deepest}"
+    return f"M {p.M}, N {p.N}: up to {THIN} is left to NumPy" if min(p.M, p.N) <= THIN else ""
 
 
 def _may_swap(problem: Problem, algorithm: Algorithm) -> bool:

@@ -3,6 +3,7 @@
 Both operands in the call (``scheme="winograd"``), and packed layers whose input is combined once.
 """
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -12,8 +13,18 @@ from torch.nn import functional as F
 import tiercel
 from tests.gpu import unkind
 from tests.gpu.portable import error, laid_out, normal
-from tiercel.frontends.torch import cuda, cuda_shared, shortcut
+from tiercel.frontends.torch import (
+    cuda,
+    cuda_fused,
+    cuda_machine,
+    cuda_run,
+    cuda_shared,
+    shortcut,
+)
+from tiercel.frontends.torch.engine import Request
+from tiercel.options import Options
 from tiercel.planner.gpu import choose
+from tiercel.planner.problem import Problem
 
 pytestmark = pytest.mark.gpu
 
@@ -58,6 +69,22 @@ def test_rows_that_do_not_divide(rows):
     a = normal(rows, K, dtype=torch.bfloat16)
     found = tiercel.matmul(a, b, scheme="winograd")
     assert_as_good(found, a @ b, a.double() @ b.double())
+
+
+def test_rows_beyond_whole_turns_are_the_vendors():
+    rows, (_, b) = 1024 + 512, operands()
+    a, bias = normal(rows, K, dtype=torch.bfloat16), normal(N, dtype=torch.bfloat16, seed=2)
+    problem = Problem(rows, N, K, "bfloat16", bias=True, scheme="winograd", static_b=True)
+    machine = cuda_machine.machine_for(0, torch.bfloat16)
+    divided = choose._fused_rows(problem, machine, "winograd", 1024)
+    assert divided.fringe == 512
+    plan = replace(choose.make_plan(problem, machine), chosen=divided)
+    out = torch.empty(rows, N, device="cuda", dtype=torch.bfloat16)
+    packed, options = cuda_fused.pack(b, "winograd"), Options(scheme="winograd")
+    for _ in range(2):
+        cuda_run.run(plan, Request(a, b, bias, options, packed), out)
+        reference = a.double() @ b.double() + bias.double()
+        assert_as_good(out, torch.addmm(bias, a, b), reference, roundings=1.25)
 
 
 def test_bias_epilogue_and_out():
@@ -115,7 +142,7 @@ def eager_planner(monkeypatch):
         return (c for c in candidates(*given) if c.variant.kind == "fused")
 
     monkeypatch.setattr(choose, "_candidates", fused)
-    monkeypatch.setattr(choose, "MARGIN", {"bfloat16": 0.1, "float16": 0.1})
+    monkeypatch.setattr(choose, "MARGIN", dict.fromkeys(choose.MARGIN, 0.1))
     monkeypatch.setattr(choose, "MOST_LOSS", 10.0)
     monkeypatch.setattr(cuda, "LEAST_WORK", dict.fromkeys(cuda.LEAST_WORK, 0))
     cuda._plan.cache_clear()

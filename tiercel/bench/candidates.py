@@ -138,6 +138,7 @@ def measured(plan: Plan, seconds: dict[str, float]) -> Measured:
         planned=plan.chosen.algorithm, seconds=seconds,
         predicted={c.algorithm: c.seconds for c in known},
         workspace={c.algorithm: c.workspace for c in known},
+        fringes={c.algorithm: c.fringe for c in known if c.fringe},
     )  # fmt: skip
 
 

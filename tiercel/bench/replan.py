@@ -28,10 +28,11 @@ def replanned(measured: Iterable[Measured], profile: Profile) -> list[Measured]:
     found = []
     for m in measured:
         plan = plan_of(m, profile)
-        if plan.chosen.algorithm in m.seconds:
+        name, fringe = plan.chosen.algorithm, plan.chosen.fringe
+        if name in m.seconds and fringe == m.fringes.get(name, 0):
             predicted = {c.algorithm: c.seconds for c in plan.candidates}
             kept = {name: predicted.get(name, m.predicted[name]) for name in m.seconds}
-            found.append(replace(m, planned=plan.chosen.algorithm, predicted=kept))
+            found.append(replace(m, planned=name, predicted=kept))
     return found
 
 

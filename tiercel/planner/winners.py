@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -32,7 +32,8 @@ class Measured:
     """Median seconds of the candidates of one product, measured in turns.
 
     ``seconds`` and ``predicted``: by algorithm. ``planned``: what the cost model chose.
-    ``workspace``: extra bytes by algorithm. The other fields are those of ``Problem``.
+    ``workspace``: extra bytes by algorithm; ``fringes``: rows or columns of C that an algorithm
+    left to the vendor's product, if any. The other fields are those of ``Problem``.
     """
 
     M: int
@@ -47,6 +48,7 @@ class Measured:
     seconds: Mapping[str, float]
     predicted: Mapping[str, float]
     workspace: Mapping[str, int]
+    fringes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def key(self) -> str:

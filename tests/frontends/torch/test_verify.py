@@ -237,3 +237,14 @@ def test_a_capture_leaves_no_trace_on_the_host(gpu: Gpu, monkeypatch: pytest.Mon
     verify._on_gpu(gpu, Request(a, b, None, checked_options(verify=True)), plan, out)  # type: ignore[arg-type]
     torch.testing.assert_close(out, a @ b)
     assert not verify._kinds
+
+
+def test_what_no_scheme_would_multiply_is_torchs(gpu: Gpu):
+    plan = make_gpu_plan(Problem(4096, 4096, 4096, "bfloat16"), required("NVIDIA H200"))
+    assert plan.chosen.algorithm == "classical"
+    a, b = normal(256, 300), normal(300, 200)
+    out = torch.empty(256, 200)
+    verify._on_gpu(gpu, Request(a, b, None, checked_options(verify=True)), plan, out)  # type: ignore[arg-type]
+    torch.testing.assert_close(out, a @ b)
+    assert gpu.ran == []
+    assert not verify._kinds

@@ -32,7 +32,7 @@ def rejected(plan: GpuPlan, algorithm: str) -> str:
         (8192, "float64", "strassen2"),
         (2048, "complex64", "strassen"),
         (8192, "complex128", "strassen2"),
-        (8192, "bfloat16", "vendor"),  # both operands combined on the way
+        (8192, "bfloat16", "classical"),  # both operands combined on the way
     ],
 )
 def test_squares(n: int, dtype: str, expected: str):
@@ -47,18 +47,17 @@ def test_decoding_is_the_vendors(M: int, dtype: str):
 
 def test_static_weights_of_a_prefill_run_inside_the_kernel():
     facts = {"dtype": "bfloat16", "static_b": True}
-    assert chosen(8192, 8192, 28672, **facts) == "winograd"
+    assert chosen(8192, 8192, 8192, **facts) == "winograd"
     assert chosen(16384, 16384, 16384, **facts) == "lean-4x2x4"
     assert chosen(16384, 53248, 16384, **facts) == "lean-4x2x4"
-    # A quarter of its columns would be 28 tiles: 3.4 waves of thread blocks, the last not full.
-    assert chosen(8192, 28672, 8192, **facts) in ("winograd", "lean-4x4x2")
+    assert chosen(8192, 28672, 8192, **facts) == "lean-4x2x4"
     assert chosen(8192, 4096, 4096, **facts) == "classical"  # K is short
 
 
 def test_both_operands_are_combined_where_the_gain_is_clear():
     assert chosen(16384, 16384, 16384, dtype="bfloat16", layout_b="col") != "vendor"
     # Measured at 1.044 and 0.987, 1.071 and 1.034 (interleaved and sustained).
-    assert chosen(8192, 28672, 8192, dtype="bfloat16", layout_b="col") == "vendor"
+    assert chosen(8192, 28672, 8192, dtype="bfloat16", layout_b="col") == "classical"
 
 
 def test_accuracy_and_workspace_decide_between_schemes_inside_the_kernel():
@@ -68,24 +67,25 @@ def test_accuracy_and_workspace_decide_between_schemes_inside_the_kernel():
     assert make_plan(small, H200).chosen.algorithm == "winograd"
     assert rejected(make_plan(small, H200), "lean-4x2x4").startswith("needs ")
     exact = make_plan(replace(problem, accuracy="classical"), H200)
-    assert exact.chosen.algorithm == "vendor"
+    assert exact.chosen.growth == 1.0
 
 
 def test_a_short_k_or_an_epilogue_makes_the_own_kernel_win():
     assert chosen(8192, 14336, 4096, dtype="bfloat16") == "classical"
-    assert chosen(8192, 4096, 14336, dtype="bfloat16") == "vendor"
-    assert chosen(8192, 4096, 14336, dtype="bfloat16", epilogue="gelu") == "classical"
+    assert chosen(8192, 4096, 28672, dtype="bfloat16") == "vendor"
+    assert chosen(8192, 4096, 28672, dtype="bfloat16", epilogue="gelu") == "classical"
 
 
 def test_an_isolated_call_must_not_lose_by_its_wait_for_an_own_kernel():
-    problem = Problem(16384, 14336, 4096, "bfloat16", epilogue="gelu")
-    plan = make_plan(problem, replace(H200, lead=0.0))
-    assert plan.chosen.algorithm != "vendor"
+    problem = Problem(16384, 16384, 16384, "bfloat16", layout_b="col")
+    plan = make_plan(problem, H200)
+    assert plan.chosen.variant.kind == "fused"
     won = (plan.vendor.seconds - plan.chosen.seconds) * 1e6
     allowed = won + 0.02 * plan.vendor.seconds * 1e6
-    for wait, loses in ((0.9 * allowed, False), (allowed + 100, True)):
-        algorithm = make_plan(problem, replace(H200, lead=wait)).chosen.algorithm
-        assert (algorithm == "vendor") == loses
+    for wait, loses in ((0.9 * allowed, False), (allowed + 500, True)):
+        chosen = make_plan(problem, replace(H200, prepare=wait)).chosen
+        assert (chosen.variant.kind != "fused") == loses
+    assert make_plan(Problem(1024, 4096, 4096, "bfloat16"), H200).chosen.algorithm == "vendor"
 
 
 def test_an_isolated_call_must_not_lose_by_the_launches_of_its_sums():
@@ -155,6 +155,18 @@ def test_rows_that_do_not_divide_are_the_vendors(layout: str, fringe: int):
     plan = make_plan(problem, only)
     assert (plan.chosen.algorithm, plan.chosen.fringe) == ("winograd", fringe)
     assert listing(plan).endswith(f"the last {fringe} rows by the vendor's library")
+
+
+def test_rows_of_a_turn_that_is_not_full_are_the_vendors():
+    problem = Problem(19456, 7168, 18432, "bfloat16", static_b=True)
+    only = replace(H200, fused={"winograd": H200.fused["winograd"]})
+    chosen = make_plan(problem, only).chosen
+    assert (chosen.algorithm, chosen.fringe) == ("winograd", 512)
+    whole = make_plan(replace(problem, M=18944), only)
+    assert whole.chosen.fringe == 0
+    assert whole.chosen.workspace == chosen.workspace
+    named = make_plan(replace(problem, scheme="winograd"), only).chosen
+    assert (named.algorithm, named.fringe) == ("winograd", 0)
 
 
 def test_named_schemes_run_or_say_why_not():

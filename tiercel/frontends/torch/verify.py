@@ -122,6 +122,8 @@ def _on_gpu(engine: Engine, request: Request, plan: Plan, out: torch.Tensor) -> 
     key = (request.a.device, plan.problem)
     kind = _kinds.get(key)
     begins = _learnt(kind, plan) if kind is not None else plan
+    if begins.chosen.algorithm == "classical" and plan.problem.scheme is None:
+        begins = begins.choosing("vendor")  # the own kernel gains less than its probe would cost
     _multiply(engine, request, begins, plan, out)
     if begins.chosen.algorithm == "vendor":
         return

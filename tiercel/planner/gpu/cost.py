@@ -10,7 +10,7 @@ F: operations. rate: the vendor's for a square of as many operations, since powe
 used: share of the GPU that the tiles keep busy (``tiles.py``), over that of the measured squares.
 K counts ``ramp`` more for a tile's start and end.
 own(F) = max(F / rate, F / (clock · busy)): our 16-bit kernels run as fast as power allows, but no
-faster than the clock allows the multiprocessors that have tiles.
+faster than the clock, each its own, allows the multiprocessors that have tiles.
 Times are those of a call in a stream of calls; what an isolated one waits is ``choose.py``'s.
 A level around others repeats everything, and reads a block of C again each time but the first.
 guard: one pass over an operand, where its statistics do not come along with the sums.
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tiercel.planner.gpu.machine import GpuMachine, GpuRates, PlainRates
+from tiercel.planner.gpu.machine import FusedRates, GpuMachine, GpuRates, PlainRates
 from tiercel.planner.gpu.memory import (
     BYTES,
     FUSED_CLUSTER,
@@ -39,7 +39,8 @@ FIXED_LAUNCHES = 3  # the guard's records and its repair
 
 def vendor_seconds(problem: Problem, machine: GpuMachine) -> float:
     """The vendor's library, and torch's pass for an epilogue."""
-    share_used = used(problem.M, problem.N, 1, machine.multiprocessors, problem.dtype)
+    sizes = problem.M, problem.N, 1
+    share_used = used(*sizes, machine.multiprocessors, problem.dtype, problem.K)
     flops = problem.flops * (1 + _rates(problem, machine).ramp / problem.K)
     multiply = flops / (_rate(problem, machine) * share_used)
     seconds = max(multiply, _moved(problem, machine)) + machine.launch * 1e-6
@@ -49,18 +50,21 @@ def vendor_seconds(problem: Problem, machine: GpuMachine) -> float:
 def plain_seconds(problem: Problem, machine: GpuMachine) -> float:
     """The own classical kernel, bias and epilogue inside."""
     share_busy = busy(problem.M, problem.N, 1, machine.multiprocessors)
-    multiply = _own(problem, machine, _plain(machine).multiply, share_busy)
+    multiply = _own(problem, machine, _plain(machine), share_busy)
     return max(multiply, _moved(problem, machine)) + machine.launch * 1e-6
 
 
 def _own(
-    problem: Problem, machine: GpuMachine, multiply: float, share_busy: float, depth: int = 1
+    problem: Problem,
+    machine: GpuMachine,
+    rates: PlainRates | FusedRates,
+    share_busy: float,
+    depth: int = 1,
 ) -> float:
     """2·M·N·K operations of our 16-bit kernel, whose products are K / ``depth`` long."""
-    own = _plain(machine)
-    power = problem.flops / (_rate(problem, machine) * multiply)
-    ramp = own.ramp * depth / problem.K
-    return max(power, problem.flops * (1 + ramp) / (own.clock * 1e12 * share_busy))
+    power = problem.flops / (_rate(problem, machine) * rates.multiply)
+    ramp = _plain(machine).ramp * depth / problem.K
+    return max(power, problem.flops * (1 + ramp) / (rates.clock * 1e12 * share_busy))
 
 
 def _plain(machine: GpuMachine) -> PlainRates:
@@ -76,7 +80,7 @@ def fused_seconds(problem: Problem, machine: GpuMachine, name: str) -> float:
     clusters = machine.multiprocessors // FUSED_CLUSTER
     tiles = share(M // scheme.m, N // scheme.n, 1, clusters, down * FUSED_CLUSTER, across)
     part = scheme.rank / (scheme.m * scheme.k * scheme.n)
-    multiply = part * _own(problem, machine, rates.multiply, tiles, scheme.k)
+    multiply = part * _own(problem, machine, rates, tiles, scheme.k)
     left, right = fused_planes(problem, scheme)
     moved = left + M * K * problem.itemsize
     if not problem.static_b:

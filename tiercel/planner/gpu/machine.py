@@ -62,7 +62,7 @@ class PlainRates:
 class FusedRates:
     """That kernel with a certain scheme inside: what it takes beyond its multiplications.
 
-    ``multiply``: as above. ``combine``: GB/s, read and written, at which it gets
+    ``multiply``, ``clock``: as above. ``combine``: GB/s, read and written, at which it gets
     its planes. ``out``: nanoseconds for each thousand elements of C (partial sums saved, loaded and
     stored).
     """
@@ -70,6 +70,7 @@ class FusedRates:
     multiply: float
     combine: float
     out: float
+    clock: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,7 @@ class GpuMachine:
     of a generated Triton kernel, which hide behind the device's work where that is longer.
     ``lead``: microseconds that the device waits for the first of them in an isolated call, which
     the planner does not want to lose; ``prepare``: for an own kernel with a scheme inside. (The own
-    classical kernel starts as soon as the vendor's: 16.5 us of the host, and 16.6; it counts as one
-    of ``lead``.)
+    classical kernel starts as soon as the vendor's: 16.5 us of the host, and 16.6.)
     ``plain``: of the own classical 16-bit kernel; None: there is none.
     ``fused``: by name of the scheme, of that kernel with a scheme inside; none: there is none.
     ``memory``: bytes. ``measured``: on this machine, not shipped.

@@ -101,15 +101,15 @@ def fused_bytes(problem: Problem, scheme: Scheme, multiprocessors: int) -> int:
     Planes of a packed B are counted where it was packed.
     """
     (left, right), program = fused_planes(problem, scheme), accumulate(scheme)
-    moved = left + problem.M * problem.K * problem.itemsize
-    if not problem.static_b:
-        moved += right + problem.K * problem.N * problem.itemsize
+    of_a = left + problem.M * problem.K * problem.itemsize
+    of_b = 0 if problem.static_b else right + problem.K * problem.N * problem.itemsize
     down, across = FUSED_TILE
-    tiles = ceil_div(problem.M // scheme.m, FUSED_CLUSTER * down)
-    tiles *= ceil_div(problem.N // scheme.n, across)
+    rows = ceil_div(problem.M // scheme.m, FUSED_CLUSTER * down)
+    columns = ceil_div(problem.N // scheme.n, across)
     clusters = multiprocessors // FUSED_CLUSTER
     k_tiles = ceil_div(problem.K // scheme.k * problem.itemsize, 128) * program.multiplies
-    how = choose(Amount(tiles, clusters, k_tiles, moved), program, judged=True)
-    blocks = min(clusters, tiles + how.clusters) * FUSED_CLUSTER
+    amount = Amount.of(rows, columns, clusters, k_tiles, of_a, of_b)
+    how = choose(amount, program, judged=True)
+    blocks = min(clusters, amount.tiles + how.clusters) * FUSED_CLUSTER
     saved = blocks * max(1, how.split) * len(program.slot_kinds) * FUSED_SLOT
     return left + (0 if problem.static_b else right) + saved

@@ -23,6 +23,10 @@ SMALLEST = (64, 64)
 #: squares; so it is with 2.5 waves (16896 × 576), but not with 2.2 (3072²: 45.3 would be 38).
 SCALAR_TILE, WAVES = ((256, 128), (128, 256)), 2.3
 
+#: With fewer waves it splits a long K: 1024 × 576 × 7168 runs at 46.1 TFLOP/s, where whole tiles of
+#: any shape would come to 28; so do 1536² × 7168 (47.7) and 7680 × 576 × 7168 (45.5).
+SPLIT_K, SPLIT_USED = 4096, 0.88
+
 #: What its batched float32 routine chooses from, by the edges that are wasted and not by what the
 #: last wave leaves idle: 7 planes of 4096 × 512 make 3.4 waves of 256 × 128 and run at 43.8
 #: TFLOP/s, where 49 of 2048 × 256 run at 50.2. Over 545 shapes of planes, K from 128 to 9216, the
@@ -34,8 +38,10 @@ BATCHED_TILES = (
 
 
 @lru_cache(maxsize=4096)
-def used(M: int, N: int, batch: int, multiprocessors: int, dtype: str) -> float:
+def used(M: int, N: int, batch: int, multiprocessors: int, dtype: str, K: int = 0) -> float:
     """Share of its best rate that a product reaches: edges, and the last wave, idle.
+
+    ``K``: of a single product, whose K may be split.
 
     >>> used(4096, 4096, 1, 132, "bfloat16"), round(used(4096, 4096, 1, 132, "float32"), 2)
     (1.0, 0.97)
@@ -53,7 +59,9 @@ def used(M: int, N: int, batch: int, multiprocessors: int, dtype: str) -> float:
             return fixed
     if dtype in ("float16", "bfloat16"):
         return busy(M, N, batch, multiprocessors)
-    return max(rate * share(M, N, batch, multiprocessors, m, n) for m, n, rate in SCALAR_TILES)
+    best = max(rate * share(M, N, batch, multiprocessors, m, n) for m, n, rate in SCALAR_TILES)
+    splits = batch == 1 and dtype == "float32" and K >= SPLIT_K
+    return max(best, SPLIT_USED) if splits else best
 
 
 def busy(M: int, N: int, batch: int, multiprocessors: int) -> float:
@@ -69,6 +77,17 @@ def _inside(M: int, N: int, m: int, n: int) -> float:
 def waves(M: int, N: int, workers: int, m: int, n: int) -> float:
     """Tiles of m × n for each of the workers."""
     return -(-M // m) * -(-N // n) / workers
+
+
+def full_rows(M: int, N: int, workers: int, m: int, n: int) -> int:
+    """Most of M rows whose tiles of m × n are whole turns of the workers, about.
+
+    >>> full_rows(19456, 7168, 66, 512, 512)  # 8 turns of 66 and not 8.06
+    18944
+    """
+    across = -(-N // n)
+    turns = -(-M // m) * across // workers
+    return min(M, turns * workers // across * m)
 
 
 def share(M: int, N: int, batch: int, workers: int, m: int, n: int) -> float:

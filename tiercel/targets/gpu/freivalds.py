@@ -14,6 +14,7 @@ H200, 755 µs where the host launches them, beside 2.3 ms for the product.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -46,6 +47,9 @@ WARPS = 8
 
 #: Thread blocks of the repair, of which a multiprocessor of an H200 holds four.
 THREAD_BLOCKS = 528
+
+#: Number and size of the states that are kept for graphs; of a longer K they are made in the graph.
+SPARES = 64, 514
 
 A, B, C, BIAS, SCRATCH, RECORD, STATE, HEARD = range(8)
 
@@ -238,6 +242,21 @@ def _parts(by_column: bool) -> int:
 _states: dict[tuple[torch.device, int], Tensor] = {}
 
 
+class Spares(NamedTuple):
+    """States that are zero already, for probes in graphs, which would clear one in each replay."""
+
+    memory: Tensor
+    left: Iterator[Tensor]
+
+    @classmethod
+    def on(cls, device: torch.device) -> Spares:
+        memory = torch.zeros(SPARES, dtype=torch.int32, device=device)
+        return cls(memory, iter(memory))
+
+
+_spares: dict[torch.device, Spares] = {}
+
+
 def _state(a: Tensor, stream: int, size: int) -> Tensor:
     """At least ``size`` integers: thread blocks that have arrived at the verdict, the next seed,
     and thread blocks that have arrived at each part of B · x. Counts are 0 around a probe.
@@ -245,7 +264,12 @@ def _state(a: Tensor, stream: int, size: int) -> Tensor:
     Probes of one stream follow each other. A graph may run beside them and has a state of its own.
     """
     if a.is_cuda and torch.cuda.is_current_stream_capturing():
+        spare = next(_spares[a.device].left, None) if a.device in _spares else None
+        if spare is not None and len(spare) >= size:
+            return spare
         return torch.zeros(size, dtype=torch.int32, device=a.device)
+    if a.is_cuda and a.device not in _spares:
+        _spares[a.device] = Spares.on(a.device)
     key = a.device, stream
     if key not in _states or len(_states[key]) < size:
         _states[key] = torch.zeros(2 * size, dtype=torch.int32, device=a.device)

@@ -4,11 +4,12 @@ Usage: ``python benchmarks/h200_epilogues.py --out benchmarks/results/h200-epilo
 
 The products of a Llama-3 block (8B and 70B), 2048 and 8192 tokens. Players: ``split``, cuBLAS and
 then a ``torch.compile``d element-wise kernel; ``whole``, ``torch.compile`` of both together (of the
-first model only); ``fused``, one launch of tiercel. Ratios are over the faster of the first two,
-interleaved (one call each in random order, the host being ahead) and sustained as in
-``h200_gemm.py``, 0.06 s each. Two players say what could be reached: ``product``, cuBLAS alone, and
-``plain``, the product alone by tiercel. What has to be compiled is compiled before, by one process
-for each product.
+first model only); ``packed``, ``tiercel.linear`` with a packed weight, which plans one of two:
+``fused``, the classical kernel, or ``scheme``, Winograd's scheme, A combined and judged in the same
+launch. Ratios are over the faster of the first two, interleaved (one call each in random order, the
+host being ahead) and sustained as in ``h200_gemm.py``, 0.05 s each. Two players say what an
+epilogue that costs nothing would reach: ``product``, cuBLAS alone, and ``plain``, the product alone
+by tiercel. What has to be compiled is compiled before, by one process for each product.
 """
 
 from __future__ import annotations
@@ -37,11 +38,14 @@ from h200_gemm import Player, provenance, sustained
 import tiercel
 from tiercel import epilogues as ep
 from tiercel.targets.hopper import Tile, gemm, gemm_epilogue
+from tiercel.targets.hopper.fused_epilogue import fused_epilogue
 from tiercel.targets.hopper.heuristic import CANDIDATES
 
 Tensors = dict[str, torch.Tensor]
 HEAD = 128
+SCHEME = "winograd"
 SETS_BYTES = 200 << 20
+TURN = 0.05  # seconds
 PAUSE = 400_000  # cycles: 0.2 ms, more than any player's host needs
 LARGE = [*CANDIDATES[:4], Tile(128, 192, 4, "pingpong", 2), Tile(192, 128, 4, "pingpong", 2)]
 
@@ -196,6 +200,20 @@ def players(case: Case, M: int, tiles: list[Tile | None], whole: bool) -> dict[s
 
         return call
 
+    weights = [tiercel.pack(w.t(), scheme=SCHEME) for _, w, _ in arrays]
+
+    def scheme(i: int) -> Any:
+        x, _, operands = arrays[i]
+        made = weights[i].form.panels.static
+        return fused_epilogue(
+            x, made.operand, case.epilogue, operands | case.settings, judge=made.judge
+        )
+
+    def packed(i: int) -> Any:
+        x, _, operands = arrays[i]
+        given = case.epilogue.given(**operands, **case.settings)
+        return tiercel.linear(x, weights[i], epilogue=given)
+
     def product(i: int) -> Any:
         return F.linear(*arrays[i][:2])
 
@@ -208,18 +226,29 @@ def players(case: Case, M: int, tiles: list[Tile | None], whole: bool) -> dict[s
     for tile in tiles:
         name = "fused" if tile is None else f"{tile.schedule[0]}{tile.m}x{tile.n}"
         made[name] = turns(fused(tile), sets)
+    made |= {"scheme": turns(scheme, sets), "packed": turns(packed, sets)}
     return made | {"product": turns(product, sets), "plain": turns(plain, sets)}
 
 
-def launches(case: Case, M: int) -> list[str]:
-    """Names of the kernels that one fused call launches."""
+def launches(case: Case, M: int) -> dict[str, list[str]]:
+    """Names of the kernels that one call launches: classical, and by the scheme."""
     x, w, operands = normal(M, case.K), normal(case.N, case.K), case.operands(M) | case.settings
-    gemm_epilogue(x, w.t(), case.epilogue, operands)
-    activities = [torch.profiler.ProfilerActivity.CUDA]
-    with torch.profiler.profile(activities=activities) as profile:
-        gemm_epilogue(x, w.t(), case.epilogue, operands)
-        torch.cuda.synchronize()
-    return [event.name for event in profile.events() or () if "CUDA" in str(event.device_type)]
+    made = tiercel.pack(w.t(), scheme=SCHEME).form.panels.static
+    calls = {
+        "fused": lambda: gemm_epilogue(x, w.t(), case.epilogue, operands),
+        "scheme": lambda: fused_epilogue(
+            x, made.operand, case.epilogue, operands, judge=made.judge
+        ),
+    }
+    found = {}
+    for name, call in calls.items():
+        call()
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            call()
+            torch.cuda.synchronize()
+        events = [x.name for x in profile.events() or () if "CUDA" in str(x.device_type)]
+        found[name] = [x for x in events if "mem" not in x.lower()]
+    return found
 
 
 def measure(case: Case, M: int, tiles: list[Tile | None], whole: bool) -> dict[str, Any]:
@@ -227,7 +256,7 @@ def measure(case: Case, M: int, tiles: list[Tile | None], whole: bool) -> dict[s
     made = players(case, M, tiles, whole)
     for play in made.values():
         play()
-    middle, steady = interleaved(made, rounds=9), sustained(made)
+    middle, steady = interleaved(made, rounds=7), sustained(made, TURN)
     peers = [name for name in ("split", "whole") if name in made]
     entry: dict[str, Any] = {
         "epilogue": case.name,
@@ -270,17 +299,15 @@ def compile_all(models: list[str], sizes: list[int], options: list[str]) -> None
         process.wait()
 
 
-def summary(entries: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Geometric mean and least ratio of ``fused``, and the means of ``product`` and ``plain``."""
-    found = {}
+def summary(entries: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Geometric mean and least ratio of each player that is in all entries."""
+    names = [x for x in entries[0]["ratios"] if all(x in y["ratios"] for y in entries)]
+    found: dict[str, dict[str, Any]] = {}
     for kind in ("interleaved", "sustained"):
-        of = {x: [y["ratios"][x][kind] for y in entries] for x in ("fused", "product", "plain")}
-        means = {x: statistics.geometric_mean(ratios) for x, ratios in of.items()}
+        of = {x: [y["ratios"][x][kind] for y in entries] for x in names if x != "split"}
         found[kind] = {
-            "mean": means["fused"],
-            "least": min(of["fused"]),
-            "product": means["product"],
-            "plain": means["plain"],
+            x: {"mean": statistics.geometric_mean(ratios), "least": min(ratios)}
+            for x, ratios in of.items()
         }
     return found
 
@@ -310,7 +337,7 @@ def main(
     folder = Path(tempfile.gettempdir()) / "inductor-of-epilogues"  # shared with the compilations
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))
     begin = time.perf_counter()
-    h200_gemm.SECONDS, h200_gemm.ROUNDS = 0.06, 1
+    h200_gemm.ROUNDS = 1
     torch._dynamo.config.recompile_limit = 64  # each case is another size of the same functions
     sizes, names = [int(M) for M in rows.split(",")], models.split(",")
     tiles: list[Tile | None] = [*LARGE] if sweep else [None]
@@ -329,7 +356,7 @@ def main(
         **provenance(),
         "cases": [],
     }
-    for model, M in itertools.product(names, sizes):
+    for M, model in itertools.product(sizes, names):
         for case in cases(model):
             if only and case.name not in only.split(","):
                 continue
@@ -345,9 +372,9 @@ def main(
             if out is not None:
                 out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     click.echo(json.dumps(result.get("fused")))
-    result["launches"] = {case.name: launches(case, sizes[0]) for case in cases(names[0])}
+    result["launches"] = {case.name: launches(case, min(sizes)) for case in cases(names[-1])}
     for name, launched in result["launches"].items():
-        assert [x for x in launched if "mem" not in x.lower()] == ["gemm"], name
+        assert all(kernels == ["gemm"] for kernels in launched.values()), (name, launched)
     if out is not None:
         out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 

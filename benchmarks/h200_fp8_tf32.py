@@ -21,15 +21,14 @@ from h200_gemm import compared, provenance
 
 from tiercel.targets.hopper import gemm, gemm_scaled
 
-Case = Callable[[int], dict[str, Any]]
+Case = Callable[[int, float], dict[str, Any]]
 E4M3 = torch.float8_e4m3fn
-SECONDS = 0.15  # of a turn, sustained
 
 
 def float8(kind: str, fast: bool) -> Case:
     """``kind`` of scales: one number, rows, or blocks (see ``tiercel.scaled_matmul``)."""
 
-    def case(n: int) -> dict[str, Any]:
+    def case(n: int, turn: float) -> dict[str, Any]:
         a, b = (torch.randn(n, n, device="cuda").to(E4M3) for _ in range(2))
         out, depth = torch.empty(n, n, device="cuda", dtype=torch.bfloat16), n // 128
         scale_a, scale_b = {
@@ -46,7 +45,7 @@ def float8(kind: str, fast: bool) -> Case:
         theirs = kind, scale_b
 
         def vendor() -> torch.Tensor:
-            return torch._scaled_mm(
+            return torch._scaled_mm(  # pyright: ignore[reportPrivateImportUsage]
                 a, b.t(), scale_a, theirs[1], out_dtype=out.dtype, use_fast_accum=fast
             )
 
@@ -65,7 +64,7 @@ def float8(kind: str, fast: bool) -> Case:
             errors["vendor"] = error(vendor(), wanted)
         except (RuntimeError, ValueError):
             theirs = "blocks", torch.rand(depth, depth, device="cuda").t()
-        entry = compared((n, n, n), 2 * n**3, {"vendor": vendor, "gemm": ours}, SECONDS)
+        entry = compared((n, n, n), 2 * n**3, {"vendor": vendor, "gemm": ours}, turn)
         return {"scales": kind, "vendor_scales": theirs[0], "fast": fast, "errors": errors, **entry}
 
     return case
@@ -74,7 +73,7 @@ def float8(kind: str, fast: bool) -> Case:
 def tf32(a_transposed: bool, b_transposed: bool) -> Case:
     """``transposed``: contiguous along M (of A), along K (of B)."""
 
-    def case(n: int) -> dict[str, Any]:
+    def case(n: int, turn: float) -> dict[str, Any]:
         a, b, out = (torch.randn(n, n, device="cuda") for _ in range(3))
         a, b = a.t() if a_transposed else a, b.t() if b_transposed else b
 
@@ -86,7 +85,7 @@ def tf32(a_transposed: bool, b_transposed: bool) -> Case:
 
         wanted = a[:64].double() @ b.double()
         errors = {"vendor": error(vendor(), wanted), "gemm": error(ours(), wanted)}
-        entry = compared((n, n, n), 2 * n**3, {"vendor": vendor, "gemm": ours}, SECONDS)
+        entry = compared((n, n, n), 2 * n**3, {"vendor": vendor, "gemm": ours}, turn)
         return {"layout": f"{'nt'[a_transposed]}{'nt'[b_transposed]}", "errors": errors, **entry}
 
     return case
@@ -114,11 +113,12 @@ SETS: dict[str, tuple[list[Case], list[int]]] = {
 @click.option("--sets", default="float8,tf32", help="what to measure, in this order")
 @click.option("--sizes", default="4096,8192,16384", help="which of the set's sizes")
 @click.option("--limit", default=120.0, help="seconds after which no further case is started")
-def main(out: Path, sets: str, sizes: str, limit: float) -> None:
+@click.option("--turn", default=0.15, help="seconds that a product is repeated, sustained")
+def main(out: Path, sets: str, sizes: str, limit: float, turn: float) -> None:
     """Measure, print and write."""
     begin = time.perf_counter()
     torch.backends.cuda.matmul.allow_tf32 = True
-    result: dict[str, Any] = provenance()
+    result: dict[str, Any] = {**provenance(), "turn": turn}
     for name in sets.split(","):
         cases, known = SETS[name]
         result[name] = []
@@ -126,10 +126,10 @@ def main(out: Path, sets: str, sizes: str, limit: float) -> None:
             for case in cases:
                 if time.perf_counter() - begin > limit:
                     break
-                result[name].append(case(n))
+                result[name].append(case(n, turn))
                 click.echo(f"  {[v for k, v in result[name][-1].items() if k != 'players'][:3]}")
                 torch.cuda.empty_cache()
-        out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+                out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@ Usage: ``python benchmarks/h200_gemm.py --out benchmarks/results/h200-gemm.json`
 
 Interleaved: one launch of each player in random order, median of the ratios of each round. A kernel
 that sleeps precedes each launch, so that the host's time does not count: it is measured by itself.
-Sustained: each player alone for 0.4 s, in turn, mean. Power sets the clock, so the two differ; both
-are reported, with the clocks. Operands are normal random numbers in sets that exceed L2 together.
+Sustained: each player alone for a turn (``turn`` in the results), mean. Power sets the clock, so
+the two differ; both are reported, with the clocks. Operands are normal random numbers in sets that
+exceed L2 together.
 Small products are replayed from CUDA graphs of 20 calls.
 """
 
@@ -155,14 +156,14 @@ def compared(
     return entry
 
 
-def plain(shape: tuple[int, int, int]) -> dict[str, Any]:
-    """The classical product, tile by the heuristic."""
+def plain(shape: tuple[int, int, int], turn: float) -> dict[str, Any]:
+    """The classical product, tile by the heuristic; ``turn`` in seconds."""
     operands = Operands(*shape)
     players = {"vendor": operands.player(operands.vendor), "gemm": operands.player(operands.ours)}
-    return compared(shape, operands.flop, players, 0.4)
+    return compared(shape, operands.flop, players, turn)
 
 
-def small(shape: tuple[int, int, int]) -> dict[str, Any]:
+def small(shape: tuple[int, int, int], _: float) -> dict[str, Any]:
     """From graphs: what the host does is measured elsewhere."""
     operands = Operands(*shape)
     graphs = {}
@@ -185,24 +186,29 @@ def small(shape: tuple[int, int, int]) -> dict[str, Any]:
             "parts": choice.parts}  # fmt: skip
 
 
-def host_overhead() -> dict[str, float]:
-    """Microseconds of the host for one warm call."""
+def host_overhead(blocks: int = 60, calls: int = 50) -> dict[str, float]:
+    """Microseconds of the host for one warm call, and how many more ours takes: medians of short
+    blocks in turn, so that whatever else the host does meets both alike.
+    """
     a = torch.randn(256, 256, device="cuda", dtype=torch.bfloat16)
-    found = {}
-    for name, call in (("torch.matmul", torch.matmul), ("gemm", gemm)):
-        best = float("inf")
-        for _ in range(20):
+    players: dict[str, Callable[..., object]] = {"torch.matmul": torch.matmul, "gemm": gemm}
+    times: dict[str, list[float]] = {name: [] for name in players}
+    for block in range(blocks + 1):
+        for name in sorted(players, reverse=block % 2 == 1):
             torch.cuda.synchronize()
             start = time.perf_counter()
-            for _ in range(100):
-                call(a, a)
-            best = min(best, (time.perf_counter() - start) / 100)
-        found[name] = best * 1e6
+            for _ in range(calls):
+                players[name](a, a)
+            if block:
+                times[name].append((time.perf_counter() - start) / calls * 1e6)
+    pairs = zip(times["gemm"], times["torch.matmul"], strict=True)
+    found = {name: statistics.median(taken) for name, taken in times.items()}
+    found["more"] = statistics.median([ours - theirs for ours, theirs in pairs])
     click.echo(f"host {found}")
     return found
 
 
-CASES: dict[str, tuple[list[Any], Callable[[Any], dict[str, Any]]]] = {
+CASES: dict[str, tuple[list[Any], Callable[[Any, float], dict[str, Any]]]] = {
     "plain": (PLAIN, plain),
     "small": (SMALL, small),
 }
@@ -223,21 +229,23 @@ def provenance() -> dict[str, Any]:
 @click.option("--out", type=click.Path(path_type=Path), required=True)
 @click.option("--sets", default="host,small,plain", help="what to measure, in this order")
 @click.option("--limit", default=120.0, help="seconds after which no further case is started")
-def main(out: Path, sets: str, limit: float) -> None:
+@click.option("--turn", default=0.4, help="seconds that a large product is repeated, sustained")
+def main(out: Path, sets: str, limit: float, turn: float) -> None:
     """Measure, print and write."""
     begin = time.perf_counter()
-    result: dict[str, Any] = provenance()
+    result: dict[str, Any] = {**provenance(), "turn": turn}
     for name in sets.split(","):
         if name == "host":
             result[name] = host_overhead()
-            continue
-        cases, measure = CASES[name]
-        result[name] = []
-        for shape in cases:
-            if time.perf_counter() - begin > limit:
-                break
-            result[name].append(measure(shape))
-            torch.cuda.empty_cache()
+        else:
+            cases, measure = CASES[name]
+            result[name] = []
+            for shape in cases:
+                if time.perf_counter() - begin > limit:
+                    break
+                result[name].append(measure(shape, turn))
+                torch.cuda.empty_cache()
+                out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
         out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 

@@ -7,6 +7,10 @@ vendor: ``plain``, the classical kernel; and by scheme ``kernel``, with all plan
 ``packed``, B's planes combined before, A's in the call; ``guarded``, the same with the guard that
 the public functions use; ``dynamic``, both combined in the call. A way of combining that is not
 the default one follows the name.
+
+float8 (e4m3, without scales, normal numbers of deviation 60) is compared with ``torch._scaled_mm``
+in its fast mode, which is the kernel's; TF32 with ``torch.mm``. Errors are those against float64 of
+the operands as they are, in the Frobenius norm.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,34 +30,40 @@ from tiercel import schemes
 from tiercel.frontends.torch import cuda_fused
 from tiercel.lower.accumulator import accumulate
 from tiercel.lower.accumulator.combining import Combining
+from tiercel.targets.hopper import gemm
 from tiercel.targets.hopper.fused_product import FusedLaunch, prepare
+from tiercel.targets.hopper.packed import pack
 
 WINOGRAD, LEAN = "winograd", "lean-4x2x4"
-CLUSTERS = 66
 BEFORE = Combining()
 #: Shape, and by scheme what is measured beside the vendor and the classical kernel.
 CASES: list[tuple[tuple[int, int, int], dict[str, list[str]]]] = [
     ((8192, 8192, 8192), {
-        WINOGRAD: ["kernel", "packed", "packed, before", "guarded", "dynamic"],
-        LEAN: ["kernel", "packed", "guarded"],
+        WINOGRAD: ["kernel", "packed", "packed, beside", "guarded", "dynamic"],
+        LEAN: ["kernel", "packed"],
     }),
     ((16384, 16384, 16384), {
-        LEAN: ["kernel", "packed", "packed, before", "guarded", "dynamic"],
+        LEAN: ["kernel", "packed", "guarded"],
         WINOGRAD: ["packed", "dynamic"],
     }),
     ((8192, 8192, 28672), {
-        WINOGRAD: ["kernel", "packed", "guarded", "dynamic"], LEAN: ["packed"],
+        WINOGRAD: ["kernel", "packed", "guarded", "dynamic"],
     }),
-    ((16384, 53248, 16384), {LEAN: ["kernel", "packed", "guarded", "dynamic"]}),
-    ((8192, 28672, 8192), {WINOGRAD: ["kernel", "packed", "packed, beside", "guarded", "dynamic"]}),
-    ((4096, 4096, 4096), {WINOGRAD: ["kernel", "packed", "packed, all first", "guarded"]}),
-    ((16384, 16384, 16384), {"winograd2": ["kernel", "packed"]}),
+    ((16384, 53248, 16384), {
+        LEAN: ["kernel", "packed", "guarded"], WINOGRAD: ["dynamic"],
+    }),
+    ((8192, 28672, 8192), {WINOGRAD: ["kernel", "packed", "guarded", "dynamic"]}),
+    ((4096, 4096, 4096), {WINOGRAD: ["kernel", "packed", "packed, before", "guarded"]}),
+    ((16384, 16384, 16384), {"winograd2": ["packed"]}),
 ]  # fmt: skip
 WAYS = {
     "before": BEFORE, "beside": Combining("beside", split=2),
-    "all first": Combining("first", CLUSTERS),
 }  # fmt: skip
-SECONDS = 0.2  # that a player runs alone
+OTHER_TYPES = [
+    (16384, torch.float8_e4m3fn, ["accurate", WINOGRAD]),
+    (8192, torch.float32, [WINOGRAD]),
+]
+SECONDS = 0.15  # that a player runs alone
 
 
 def fused_player(
@@ -108,17 +119,69 @@ def error(operands: Operands, play: Player) -> float:
     return ((out[:64].double() - wanted).norm() / wanted.norm()).item()
 
 
+class OtherOperands(Operands):
+    """Two sets of float8 operands, or of float32 ones that are multiplied as TF32."""
+
+    def __init__(self, n: int, dtype: torch.dtype) -> None:
+        self.flop, self.turn = 2 * n**3, 0
+        self.float8 = dtype.itemsize == 1
+        self.one = torch.ones((), device="cuda")
+        scale, result = (60, torch.bfloat16) if self.float8 else (1, dtype)
+
+        def normal() -> torch.Tensor:
+            return (scale * torch.randn(n, n, device="cuda")).to(dtype)
+
+        self.sets = [
+            (normal(), normal().t(), torch.empty(n, n, device="cuda", dtype=result))
+            for _ in range(2)
+        ]
+
+    def vendor(self, i: int) -> None:
+        a, b, out = self.sets[i]
+        if self.float8:
+            torch._scaled_mm(
+                a, b, self.one, self.one, out_dtype=out.dtype, use_fast_accum=True, out=out
+            )
+        else:
+            torch.mm(a, b, out=out)
+
+    def ours(self, i: int) -> None:
+        a, b, out = self.sets[i]
+        gemm(a, b, out=out, tf32=not self.float8)
+
+
+def other_type(n: int, dtype: torch.dtype, names: list[str]) -> dict[str, Any]:
+    """The kernel alone, and B packed, of some schemes."""
+    operands = OtherOperands(n, dtype)
+    players = {"vendor": operands.player(operands.vendor), "plain": operands.player(operands.ours)}
+    for name in names:
+        program = accumulate(schemes.get(name))
+        work = [prepare(a, pack(b, program), out) for a, b, out in operands.sets]
+        for each in work:
+            each.run(torch.cuda.current_stream().cuda_stream)
+        players[f"{name}: kernel"] = fused_player(operands, work, product_only)
+        players[f"{name}: packed"] = fused_player(operands, work, FusedLaunch.run)
+    errors = {name: error(operands, play) for name, play in players.items()}
+    entry = compared((n, n, n), operands.flop, players, SECONDS)
+    return {"dtype": str(dtype).removeprefix("torch."), "errors": errors, **entry}
+
+
 @click.command()
 @click.option("--out", type=click.Path(path_type=Path), required=True)
 @click.option("--limit", default=70.0, help="seconds after which no further case is started")
 def main(out: Path, limit: float) -> None:
     """Measure, print and write."""
     begin = time.perf_counter()
-    result: dict[str, Any] = {**provenance(), "shapes": []}
-    for shape, uses in CASES:
+    result: dict[str, Any] = {**provenance(), "shapes": [], "other types": []}
+    torch.backends.cuda.matmul.allow_tf32 = True
+    work: list[tuple[str, Callable[[], dict[str, Any]]]] = [
+        *(("other types", partial(other_type, *case)) for case in OTHER_TYPES),
+        *(("shapes", partial(measured, *case)) for case in CASES),
+    ]
+    for name, measure in work:
         if time.perf_counter() - begin > limit:
             break
-        result["shapes"].append(measured(shape, uses))
+        result[name].append(measure())
         torch.cuda.empty_cache()
         out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 

@@ -24,7 +24,9 @@ _NEED_TRITON = ["tests/targets/gpu", "tiercel/targets/gpu", "tests/gpu"]
 _NEED_NVRTC = [
     "tests/targets/hopper/test_compile.py",
     "tests/targets/hopper/test_epilogue_compile.py",
+    "tests/targets/hopper/test_fused_epilogue.py",
     "tests/targets/hopper/test_grouped.py",
+    "tests/targets/hopper/test_stream_k_compile.py",
 ]
 collect_ignore = [] if find_spec("torch") else [*_NEED_TORCH]
 collect_ignore += [] if find_spec("torch") and find_spec("triton") else _NEED_TRITON

@@ -12,7 +12,7 @@ import tiercel
 from tests.gpu import unkind
 from tests.gpu.portable import error, laid_out, normal
 from tiercel import epilogues
-from tiercel.frontends.torch import cuda, cuda_run
+from tiercel.frontends.torch import cuda, cuda_run, refusals
 from tiercel.frontends.torch.engine import Request
 from tiercel.options import DEFAULT
 
@@ -27,6 +27,12 @@ def relative(found, a, b, bias=None, function=None):
     reference = a[:ROWS].to(wide) @ b.to(wide)
     reference = reference if bias is None else reference + bias.to(wide)
     return error(found[:ROWS], reference if function is None else function(reference))
+
+
+@pytest.fixture(autouse=True)
+def nothing_refused(monkeypatch):
+    """Products rest after refusals, which are known by addresses that tests may share."""
+    monkeypatch.setattr(refusals, "_sites", {})
 
 
 @pytest.fixture(autouse=True)
@@ -132,6 +138,54 @@ def test_packed_weights(weight, rows):
     found = tiercel.linear(x, packed_for_winograd(weight), scheme="winograd")
     assert last_plan().chosen.algorithm == "winograd"
     assert relative(found, x, weight.t()) <= 1.10 * relative(F.linear(x, weight), x, weight.t())
+
+
+def test_every_call_has_other_arrays(weight):
+    packed, kept = packed_for_winograd(weight), []
+    b = normal(8192, 28672, dtype=torch.bfloat16, seed=7) / 8192**0.5
+    for seed in range(4):
+        x = normal(8192, 8192, dtype=torch.bfloat16, seed=seed)
+        apart = torch.empty(seed + 1 << 20, device="cuda")  # the workspace's address, too
+        static = tiercel.linear(x, packed, scheme="winograd")
+        dynamic = tiercel.matmul(x, b, scheme="winograd")
+        kept.append((x, apart, static, dynamic))
+    for x, _, static, dynamic in kept:
+        for found, right in ((static, weight.t()), (dynamic, b)):
+            assert relative(found, x, right) <= 1.10 * relative(x @ right, x, right)
+
+
+@pytest.mark.parametrize("name", [None, "gelu"])
+def test_bias_of_a_packed_weight_is_added_before_rounding(weight, name):
+    packed, kept = packed_for_winograd(weight), []
+    function = None if name is None else F.gelu
+    for seed in range(3):
+        x = normal(8192, 8192, dtype=torch.bfloat16, seed=seed)
+        bias = normal(28672, dtype=torch.bfloat16, seed=seed + 5)
+        kept.append((x, bias, tiercel.linear(x, packed, bias, epilogue=name, scheme="winograd")))
+    for x, bias, found in kept:
+        vendors = F.linear(x, weight, bias)
+        vendors = vendors if function is None else function(vendors)
+        ours = relative(found, x, weight.t(), bias, function)
+        assert ours <= 1.10 * relative(vendors, x, weight.t(), bias, function)
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_a_layer_by_the_plain_kernel(biased):
+    layer, kept = torch.nn.Linear(4096, 4096, bias=biased, device="meta"), []
+    layer.weight = torch.nn.Parameter(normal(4096, 4096, dtype=torch.bfloat16) / 64)
+    if biased:
+        layer.bias = torch.nn.Parameter(normal(4096, dtype=torch.bfloat16, seed=9))
+    with torch.no_grad(), tiercel.patch(layer):
+        for seed in range(4):
+            x = normal(2, 8192, 4096, dtype=torch.bfloat16, seed=seed)
+            kept.append((x, layer(x)))
+        ran = last_plan().chosen.algorithm
+        for x, found in kept:
+            w, bias = layer.weight, layer.bias
+            vendors = F.linear(x, w, bias)[0]
+            reference = x[0], w.t(), bias
+            assert relative(found[0], *reference) <= 1.05 * relative(vendors, *reference)
+    assert ran == "classical"
 
 
 def test_patched_layer_uses_the_weight_as_it_is_now(weight):

@@ -16,6 +16,7 @@ from tiercel.targets.hopper.verdict import Judge
 
 pytestmark = pytest.mark.gpu
 
+E4M3 = torch.float8_e4m3fn
 SIZES = [(1024, 1024, 512), (2064, 784, 1200)]
 WAYS = {
     "before": Combining(),
@@ -23,6 +24,8 @@ WAYS = {
     "beside, heads ahead": Combining("beside", split=2),
     "first turn": Combining("first", 2),
     "first turn, heads ahead": Combining("first", 2, split=1),
+    "both": Combining("both", 2, sixteenths=5),
+    "both, heads ahead": Combining("both", 2, split=1, sixteenths=12),
 }
 
 
@@ -46,7 +49,8 @@ def integers(rows: int, columns: int, dtype: torch.dtype, transposed: bool = Fal
 
 def product(a, b, combining=None, program=WINOGRAD, dynamic=False, judge=None):
     """A·B with every byte of output and workspace poisoned before."""
-    out = torch.full((a.shape[0], b.shape[1]), float("nan"), device="cuda", dtype=a.dtype)
+    dtype = torch.bfloat16 if a.dtype is E4M3 else a.dtype
+    out = torch.full((a.shape[0], b.shape[1]), float("nan"), device="cuda", dtype=dtype)
     right = b if dynamic else pack(b, program)
     work = prepare(a, right, out, program=program, combining=combining, judge=judge)
     for memory in work.workspace[:-1]:
@@ -98,6 +102,37 @@ def test_planes_of_the_first_products_come_before(how: Combining, dynamic: bool)
     out, refused = product(a, b, how, program("lean-4x2x4"), dynamic)
     assert not refused
     assert torch.equal(out, (a.float() @ b.float()).to(a.dtype))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("how", [Combining(), Combining("first", 2)])
+@pytest.mark.parametrize("name", ["winograd", "strassen", "lean-4x2x4"])
+def test_float8_of_small_integers_is_exact(name: str, how: Combining, dynamic: bool):
+    a, b = integers(1040, 1344, E4M3), integers(1344, 1312, E4M3, True)
+    out, refused = product(a, b, how, program(name), dynamic)
+    assert not refused
+    assert torch.equal(out, (a.float() @ b.float()).bfloat16())
+
+
+@pytest.mark.parametrize("scale", [1.0, 60.0])  # 448 is the largest number
+@pytest.mark.parametrize(("name", "most"), [("accurate", 0.075), ("winograd", 0.105)])
+def test_float8_planes_round_to_four_bits(name: str, most: float, scale: float):
+    # An emulation predicts 0.068 and 0.096.
+    a, b = ((scale * torch.randn(2048, 2048, device="cuda")).to(E4M3) for _ in range(2))
+    out, refused = product(a, b.t(), program=program(name))
+    wanted = a.double() @ b.t().double()
+    assert not refused
+    assert (out.double() - wanted).norm() <= most * wanted.norm()
+
+
+def test_float8_that_is_not_a_number_falls_back():
+    a = torch.randn(1024, 512, device="cuda").to(E4M3)
+    b = torch.randn(1024, 512, device="cuda").to(E4M3).t()
+    a[5, 7] = float("nan")
+    out, refused = product(a, b)
+    assert refused
+    assert out[5].isnan().all()
+    assert out[6:].isfinite().all()
 
 
 @pytest.mark.parametrize("name", ["winograd", "lean-4x2x4", "lean-4x4x2"])

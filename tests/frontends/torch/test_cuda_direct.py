@@ -17,6 +17,7 @@ from tiercel.planner.gpu import required
 from tiercel.planner.gpu.variants import Variant
 from tiercel.targets import gpu
 from tiercel.targets.gpu import ready
+from tiercel.targets.hopper import product, product_epilogue
 
 
 class Work:
@@ -111,6 +112,10 @@ class Weight:
         self.calls.append(more)
         torch.mm(a, self.w.t() if b is None else b, out=out)
 
+    def multiply_and_end(self, a, out, epilogue, operands, **more):
+        self.calls.append({**more, "epilogue": epilogue.name})
+        torch.addmm(operands["bias"], a, self.w.t(), out=out)
+
 
 PLAN = SimpleNamespace(
     chosen=SimpleNamespace(variant=Variant("fused"), fringe=0, algorithm="winograd"),
@@ -136,7 +141,8 @@ def test_the_kernels_scheme_is_repeated_for_the_same_packed_weight(work, monkeyp
     repeat = fused(x, w, packed, bias)
     wanted = torch.nn.functional.linear(x, w, bias)
     torch.testing.assert_close(repeat(x, w, bias), wanted)
-    assert weight.calls == [{"any_scale": True, "tracked": True}]
+    more = {"epilogue": "bias"} if biased else {"tracked": True}
+    assert weight.calls == [{"any_scale": True, **more}]
     weight.allowed = False
     assert repeat(x, w, bias) is None
     weight.allowed = True
@@ -153,6 +159,43 @@ def test_the_kernels_scheme_is_repeated_without_a_packed_weight(work, monkeypatc
     repeat = fused(x, w, None)
     torch.testing.assert_close(repeat(x, w, None), x @ w.t())
     assert len(weight.calls) == 1
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_rows_that_are_left_to_torch(work, monkeypatch, biased):
+    x, w, bias = torch.randn(7, 8), torch.randn(6, 8), torch.randn(6) if biased else None
+    weight, rows = Weight(w), []
+    monkeypatch.setattr(
+        weight,
+        "multiply",
+        lambda a, out, **more: rows.append(len(a)) or torch.mm(a, w.t(), out=out),
+    )
+    packed = Packed("winograd", weight, 0, "fused")
+    monkeypatch.setattr(cuda_direct, "packed_form", lambda b, options: packed)
+    monkeypatch.setattr(PLAN.chosen, "fringe", 3)
+    repeat = fused(x, w, packed, bias)
+    torch.testing.assert_close(repeat(x, w, bias), torch.nn.functional.linear(x, w, bias))
+    assert rows == [4]
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_the_plain_kernel_is_repeated(work, monkeypatch, biased):
+    def gemm_epilogue(a, b, epilogue, operands, config, out):
+        assert epilogue.name == "bias"
+        torch.addmm(operands["bias"], a, b, out=out)
+
+    monkeypatch.setattr(product, "gemm", lambda a, b, out, config: torch.mm(a, b, out=out))
+    monkeypatch.setattr(product_epilogue, "gemm_epilogue", gemm_epilogue)
+    plan = SimpleNamespace(
+        chosen=SimpleNamespace(variant=Variant("plain"), algorithm="classical"),
+        multiplications_saved=0,
+    )
+    x, w, bias = torch.randn(2, 3, 8), torch.randn(6, 8), torch.randn(6) if biased else None
+    request = Request(x.reshape(6, 8), w.t(), bias, checked_options(), None)
+    repeat = cuda_direct.direct(plan, request, (x, w, bias), x.new_empty(2, 3, 6))  # type: ignore[arg-type]
+    assert repeat is not None
+    y, v = torch.randn(2, 3, 8), torch.randn(6, 8)
+    torch.testing.assert_close(repeat(y, v, bias), torch.nn.functional.linear(y, v, bias))
 
 
 @pytest.mark.parametrize("shape", [(12,), (3, 4), (2, 3, 2)])

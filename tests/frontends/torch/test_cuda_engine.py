@@ -90,7 +90,7 @@ def test_what_is_clearly_won_runs_here(device):
 
 def test_everything_else_is_torchs(device):
     assert chosen(meta(512, 512, 512)) == "vendor"
-    assert chosen(meta(4096, 4096, 4096, torch.bfloat16)) == "vendor"
+    assert chosen(meta(1024, 4096, 4096, torch.bfloat16)) == "vendor"
     assert chosen(meta(16, 8192, 28672, torch.bfloat16, WINOGRAD)) == "vendor"
     assert chosen(meta(8192, 8192, 8192, accuracy="classical")) == "vendor"
 
@@ -216,6 +216,25 @@ def test_last_rows_that_do_not_divide_are_torchs(device, monkeypatch):
     torch.testing.assert_close(out, torch.relu(a @ w.t()))
 
 
+@pytest.mark.parametrize(("biased", "name"), [(True, None), (False, "relu"), (True, "gelu")])
+def test_bias_and_epilogue_are_the_schemes_kernels(monkeypatch, biased, name):
+    ended = []
+
+    def end(a, out, epilogue, operands, any_scale):
+        ended.append((epilogue.name, list(operands), any_scale))
+
+    a, b = torch.randn(32, 32).bfloat16(), torch.randn(32, 48).bfloat16()
+    bias = torch.randn(48).bfloat16() if biased else None
+    packed = Packed("winograd", SimpleNamespace(multiply_and_end=end), 0, "fused")
+    plan = SimpleNamespace(
+        chosen=SimpleNamespace(fringe=0), problem=SimpleNamespace(accuracy="standard")
+    )
+    request = Request(a, b, bias, checked_options(epilogue=name), packed)
+    cuda_run._fused(plan, request, torch.empty(32, 48, dtype=torch.bfloat16))  # type: ignore[arg-type]
+    expected = "_".join(x for x in ("bias" if biased else "", name or "") if x)
+    assert ended == [(expected, ["bias"] if biased else [], False)]
+
+
 @pytest.mark.parametrize("scheme", [None, "winograd"])
 @pytest.mark.parametrize("kind", ["fused", "portable"])
 def test_only_products_that_nobody_insists_on_rest_after_a_refusal(monkeypatch, kind, scheme):
@@ -238,7 +257,7 @@ def test_packing_follows_the_plan_of_a_prefill(device, monkeypatch):
     w = torch.empty(28672, 8192, device="meta", dtype=torch.bfloat16)
     assert cuda.pack(w, DEFAULT) == "fused"
     assert cuda.pack(w.float(), DEFAULT) == "sums"
-    assert made == [((8192, 28672), "winograd"), ((8192, 28672), "strassen3")]
+    assert made == [((8192, 28672), "lean-4x2x4"), ((8192, 28672), "strassen3")]
     nothing = cuda.pack(torch.empty(512, 512, device="meta"), DEFAULT)
     assert (nothing.panels, nothing.nbytes) == (None, 0)
 

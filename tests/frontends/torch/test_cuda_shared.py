@@ -10,6 +10,8 @@ from tiercel.targets.hopper import driver, fused_product
 
 
 class Step:
+    arguments = places = None  # no addresses to replace
+
     def __init__(self, name, ran):
         self.name, self.ran = name, ran
 
@@ -45,9 +47,7 @@ def ran(monkeypatch):
             before=tuple(launches[:n]), multiply=launches[n], after=tuple(launches[n + 1 :]),
             run_cleared=run,
         )  # fmt: skip
-        return SimpleNamespace(
-            before=ready.before, workspace=made, run=run, addresses_only=lambda: ready
-        )
+        return SimpleNamespace(**vars(ready), workspace=made, run=run, addresses_only=lambda: ready)
 
     monkeypatch.setattr(fused_product, "prepare", prepare)
     return steps

@@ -17,7 +17,8 @@ from tiercel.lower.accumulator.combining import Where
 from tiercel.targets.hopper import compile as nvrtc
 from tiercel.targets.hopper import fused, fused_source, heuristic, planes, source, split
 from tiercel.targets.hopper.config import SHARED_BYTES, Config
-from tiercel.targets.hopper.fused_params import NOTHING, SchemeParams
+from tiercel.targets.hopper.driver import TensorMap
+from tiercel.targets.hopper.fused_params import NOBODY, NOTHING, SchemeParams
 from tiercel.targets.hopper.params import Params
 
 FIRST = heuristic.CANDIDATES[0]
@@ -91,7 +92,7 @@ def fused_config() -> Config:
     return Config(FIRST, "bfloat16", "bfloat16", False, False)
 
 
-@pytest.mark.parametrize("where", ["before", "beside", "first"])
+@pytest.mark.parametrize("where", ["before", "beside", "first", "both"])
 def test_fused_kernel(winograd, where: Where):
     lowered = fused.lower(winograd, "bfloat16", where != "before", where == "first")
     sass = assembly(fused_source.text(fused_config(), lowered, where))
@@ -100,9 +101,26 @@ def test_fused_kernel(winograd, where: Where):
     # One k-tile stays in flight: nothing waits for all but the end of a product.
     assert len(re.findall("WARPGROUP.DEPBAR.LE gsb0, 0x1", sass)) == k_tiles
     assert len(re.findall("WARPGROUP.DEPBAR.LE gsb0, 0x0", sass)) == 2
-    # Warps that combine have few registers; the products' loops keep to theirs.
     loops = sass[sass.index("HGMMA") : sass.rindex("HGMMA")]
     assert count("LDL", loops) == count("STL", loops) == 0
+
+
+def test_warps_that_combine_have_enough_registers(winograd):
+    lowered = fused.lower(winograd, "bfloat16", True)
+    sass = assembly(fused_source.text(fused_config(), lowered, "beside"))
+    assert count("LDL", sass) == count("STL", sass) == 0
+
+
+@pytest.mark.parametrize("name", ["winograd", "accurate"])
+def test_schemes_of_float8(name: str):
+    lowered = fused.lower(accumulate(schemes.get(name)), "float8_e4m3fn")
+    config = Config(FIRST, "float8_e4m3fn", "bfloat16", False, False)
+    sass = assembly(fused_source.text(config, lowered))
+    # Winograd's has products of plain blocks, which have another unit, and a loop of their own.
+    assert count("QGMMA", sass) == 4 * (4 + 2) * (2 if lowered.in_place else 1)
+    assert lowered.in_place == (name == "winograd")
+    sass = assembly(planes.text("float8_e4m3fn", 4, fused.sums_of(lowered.a_planes)))
+    assert count("LDL", sass) == count("F2F", sass) == 0
 
 
 def test_accumulator_stays_in_registers_in_a_large_program():
@@ -132,7 +150,7 @@ extern "C" __global__ void none() {{}}
 def test_argument_has_the_layout_that_the_kernel_reads():
     config = CONFIGS["cooperative-128x256"]
     content = Params(
-        maps=(bytes(128),) * 3, block_rows=0, block_columns=0, tile_columns=0, k_tiles=0,
+        maps=(TensorMap(128),) * 3, block_rows=0, block_columns=0, tile_columns=0, k_tiles=0,
         cluster_rows=0, cluster_columns=0, batches=0, group=0, a_batch_step=0, b_batch_step=0,
         alpha=0, beta=0,
     ).pack()  # fmt: skip
@@ -142,7 +160,7 @@ def test_argument_has_the_layout_that_the_kernel_reads():
 
 
 @pytest.mark.parametrize(
-    ("where", "right"), [("before", False), ("first", False), ("beside", True)]
+    ("where", "right"), [("before", False), ("first", False), ("beside", True), ("both", True)]
 )
 def test_fused_argument_has_the_layout_that_the_kernel_reads(winograd, where, right: bool):
     left = where != "before"
@@ -150,10 +168,11 @@ def test_fused_argument_has_the_layout_that_the_kernel_reads(winograd, where, ri
     maps = len(lowered.a_planes) + len(lowered.b_planes) + 4
     combination = bytes(72 + 4 * 8)
     content = SchemeParams(
-        (bytes(128),) * maps, combination if left else NOTHING, combination if right else NOTHING,
+        (TensorMap(128),) * maps,
+        combination if left else NOTHING, combination if right else NOTHING,
         scratch=0, flag=0, gate=0, gate_value=0, block_rows=0, block_columns=0, tile_columns=0,
-        k_tiles=0, cluster_rows=0, cluster_columns=0, group=0, first_turn=0, workers=0,
-        left_workers=0, split=0, alpha=0, plane_scale=1,
+        k_tiles=0, cluster_rows=0, cluster_columns=0, group=0, first_turn=0, first=NOBODY,
+        beside=NOBODY, split=0, alpha=0, plane_scale=1,
     ).pack()  # fmt: skip
     text = fused_source.text(config, lowered, where)
     shared = fused_source.shared_bytes(config, where)

@@ -4,7 +4,8 @@ import pytest
 
 from tiercel import schemes
 from tiercel.lower.accumulator import AccumulatorProgram, accumulate
-from tiercel.targets.hopper import fused
+from tiercel.lower.accumulator.combining import BAND
+from tiercel.targets.hopper import fused, heuristic
 
 
 def program(name: str) -> AccumulatorProgram:
@@ -14,6 +15,10 @@ def program(name: str) -> AccumulatorProgram:
 @pytest.fixture(scope="module")
 def winograd() -> AccumulatorProgram:
     return program("winograd")
+
+
+def test_the_walk_goes_by_the_bands_that_combining_expects():
+    assert heuristic.GROUP == BAND
 
 
 def named(lines: tuple[str, ...], name: str) -> list[str]:

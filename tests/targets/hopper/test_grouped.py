@@ -14,6 +14,7 @@ from tiercel.errors import TiercelValueError
 from tiercel.targets.hopper import compile as nvrtc
 from tiercel.targets.hopper import grouped_epilogue, source
 from tiercel.targets.hopper.config import MOST_GROUPS, Config, Tile
+from tiercel.targets.hopper.driver import TensorMap
 from tiercel.targets.hopper.epilogue import epilogue_text
 from tiercel.targets.hopper.grouped import TILE
 from tiercel.targets.hopper.params import Params
@@ -45,7 +46,7 @@ def test_argument_and_table_have_the_layout_that_the_kernel_reads():
     config, whole = text(TILE)
     missing = [f.name for f in fields(Params) if f.default is MISSING and f.name != "maps"]
     numbers: dict[str, Any] = dict.fromkeys(missing, 0)
-    content = Params(maps=(bytes(128),) * 3, **numbers).pack()
+    content = Params(maps=(TensorMap(128),) * 3, **numbers).pack()
     layout = f"""
 static_assert(sizeof(Params<Config>) == {len(content)});
 static_assert(Layout<Config>::bytes <= {config.shared_bytes});

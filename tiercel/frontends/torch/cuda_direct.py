@@ -12,6 +12,8 @@ import torch
 from tiercel import counters
 from tiercel.frontends.torch.cuda_run import (
     ALIGNMENT,
+    end_by_kernel,
+    multiply_plainly,
     refusals_of,
     reporting,
     settings,
@@ -41,8 +43,10 @@ def direct(
     kind = plan.chosen.variant.kind
     if kind == "portable" and request.packed is None:
         launch = _around_the_vendor(plan, request, result)
-    elif kind == "fused" and plan.chosen.fringe == 0:
+    elif kind == "fused":
         launch = _inside_the_kernel(plan, request, given, result)
+    elif kind == "plain":
+        launch = _by_the_plain_kernel(request)
     else:
         return None
     return None if launch is None else _repeating(plan, launch, result, _phases(addresses))
@@ -74,8 +78,10 @@ def _inside_the_kernel(
     plan: GpuPlan, request: Request, given: tuple[Any, ...], result: torch.Tensor
 ) -> Launch:
     options = request.options
-    more = {"any_scale": plan.problem.accuracy == "fast", "tracked": request.tracked}
+    any_scale = plan.problem.accuracy == "fast"
+    more = {"any_scale": any_scale, "tracked": request.tracked}
     (M, _), N = request.a.shape, request.b.shape[1]
+    rows = M - plan.chosen.fringe  # that divide; the others are torch's
     # How the operands lie, whatever views of them the caller gives: xᵀ of a weight's gradient, too.
     of_a = request.a.shape, request.a.stride()
     of_b = request.b.shape, request.b.stride()
@@ -92,9 +98,27 @@ def _inside_the_kernel(
             weight = None if form is None or form is not known() else form.panels
         if weight is None or weight.refusals.resting():
             return False
-        weight.multiply(a.as_strided(*of_a), out.view(M, N), **more, **both)
+        left, found = a.as_strided(*of_a), out.view(M, N)
+        if bias is not None and rows == M and not both:
+            end_by_kernel(weight, left, found, bias, None, any_scale)
+            return True
+        weight.multiply(left[:rows], found[:rows], **more, **both)
+        if rows < M:
+            torch.mm(left[rows:], b.as_strided(*of_b), out=found[rows:])
         if bias is not None:
             out.add_(bias)
+        return True
+
+    return launch
+
+
+def _by_the_plain_kernel(request: Request) -> Launch:
+    (M, _), N = request.a.shape, request.b.shape[1]
+    of_a = request.a.shape, request.a.stride()
+    of_b = request.b.shape, request.b.stride()
+
+    def launch(a: torch.Tensor, b: torch.Tensor, bias: Any, out: torch.Tensor) -> bool:
+        multiply_plainly(a.as_strided(*of_a), b.as_strided(*of_b), bias, None, out.view(M, N))
         return True
 
     return launch

@@ -29,13 +29,13 @@ from tiercel.lower.program import lower
 from tiercel.schemes import get
 
 if TYPE_CHECKING:
+    from tiercel.targets.hopper.movable import Ready
     from tiercel.targets.hopper.verdict import Judge
 
 #: Least mean magnitude of 128 elements: what float16 rounds to multiples of 2⁻²⁴.
 FLOOR = {torch.bfloat16: 2.0**-13, torch.float16: 0.0}
 
-#: Launches that are kept ready. Building one takes 0.5 ms of Python; the allocator gives a model's
-#: layers the same addresses again in every step.
+#: Launches that are kept ready, each for one shape.
 MOST_READY = 1024
 
 
@@ -63,7 +63,7 @@ class FusedWeight:
     def __init__(self, static: Static, program: AccumulatorProgram | None = None) -> None:
         self.static, self._program = static, program
         self._layouts: dict[Any, Layout] = {}
-        self._ready: dict[Any, Any] = {}
+        self._ready: dict[Any, Ready] = {}
         self.refusals = Refusals()
 
     def multiply(
@@ -87,73 +87,102 @@ class FusedWeight:
         kind = (*((x.shape, x.stride()) for x in operands), any_scale, driver.most_multiprocessors)
         layout = self._layouts.get(kind)
         if layout is None:
-            made = self._prepared(a, out, b, any_scale, None)
+            made = self._prepared(operands, any_scale)
             self._layouts[kind] = Layout.of(made.workspace)
             made.run(stream)
+            self._keep((kind, False), made, operands)
             self._tell(lambda: made.workspace.flags)
             return
         shares = tracked and b is None
         planes = cuda_shared.find(a, self) if shares else None
-        launch, memory, flags = self._launches(kind, operands, layout, planes)
-        if planes is not None:
-            for step in (launch.before[-1], launch.multiply, *launch.after):
-                step.run(stream)
-        else:
-            layout.clear_flags(memory, stream)
-            launch.run_cleared(stream)
+        if planes is None:
+            memory = layout.allocate(a)
+            addresses = [*(x.data_ptr() for x in operands), *layout.addresses(memory)]
+            ready = self._ready.get((kind, False))
+            if ready is None or not ready.movable.reaches(addresses):
+                made = self._prepared(operands, any_scale, layout.arrays(memory))
+                ready = self._keep((kind, False), made, operands)
+            with ready.movable.lock:
+                ready.movable.to(addresses)
+                layout.clear_flags(memory, stream)
+                ready.launch.run_cleared(stream)
             if shares:
                 cuda_shared.keep(a, self, layout, memory)
-        self._tell(flags)
+            self._tell(lambda: layout.array(memory, -1))
+        else:
+            self._with_planes(planes, kind, operands, any_scale, layout.without_planes, stream)
+            self._tell(lambda: planes.array(-1))
 
-    def _launches(
-        self, kind: Any, operands: tuple[torch.Tensor, ...], layout: Layout, planes: Planes | None
-    ) -> tuple[Any, torch.Tensor, Callable[[], torch.Tensor]]:
-        """The launches of a call, its memory from torch, and how to get at its flags.
+    def multiply_and_end(
+        self, a: torch.Tensor, out: torch.Tensor, epilogue: Any, operands: Any, *, any_scale: bool
+    ) -> None:
+        """out = epilogue(a · weight, **operands) by one kernel, before the product is rounded.
 
-        They are found by the addresses of all that they touch. ``planes``: those that another
-        product of a has made, with its flags; then the kernel is the one that reads planes which
-        are there, and only its verdict comes before.
+        The weight has an operand.
         """
-        memory = (layout if planes is None else layout.without_planes).allocate(operands[0])
-        shared = memory if planes is None else planes.memory
-        place = (kind, memory.data_ptr(), shared.data_ptr(), *(x.data_ptr() for x in operands))
-        launch = self._ready.get(place)
-        if launch is None:
-            from tiercel.targets.hopper.fused_product import Workspace
+        from tiercel.targets.hopper.fused_epilogue import fused_epilogue
 
-            combining = None
-            if planes is None:
-                arrays = layout.arrays(memory)
-            else:
-                arrays, combining = layout.without_planes.arrays(memory), Combining("before")
-                arrays[0], arrays[-1] = planes.array(0), planes.array(-1)
-            a, out, *b = operands
-            any_scale, space = kind[-2], Workspace(*arrays)
-            made = self._prepared(a, out, b[0] if b else None, any_scale, space, combining)
-            if len(self._ready) >= MOST_READY:
-                self._ready.clear()
-            launch = self._ready[place] = made.addresses_only()
-        owner = layout if planes is None else planes.layout
-        return launch, memory, lambda: owner.array(shared, -1)
+        fused_epilogue(
+            a, self.static.operand, epilogue, operands, judge=self._judge(any_scale), out=out,
+            told=lambda flags: self._tell(lambda: flags),
+        )  # fmt: skip
+
+    def _judge(self, any_scale: bool) -> Judge:
+        judge = self.static.judge
+        if not any_scale:
+            return judge
+        return replace(judge, limits=replace(judge.limits, limit=math.inf))
+
+    def _with_planes(
+        self, planes: Planes, kind: Any, operands: tuple[torch.Tensor, ...], any_scale: bool,
+        layout: Layout, stream: int,
+    ) -> None:  # fmt: skip
+        """The product where another one of a has made the planes, and the flags.
+
+        The kernel is the one that reads planes which are there; only its verdict comes before.
+        """
+        memory = layout.allocate(operands[0])
+        ready = self._ready.get((kind, True))
+        if ready is None:
+            arrays = layout.arrays(memory)
+            arrays[0], arrays[-1] = planes.array(0), planes.array(-1)
+            made = self._prepared(operands, any_scale, arrays, Combining("before"))
+            ready = self._keep((kind, True), made, operands)
+        _, *own, _ = layout.addresses(memory)
+        first, *_, flags = planes.layout.addresses(planes.memory)
+        launch = ready.launch
+        with ready.movable.lock:
+            ready.movable.to((*(x.data_ptr() for x in operands), first, *own, flags))
+            for step in (launch.before[-1], launch.multiply, *launch.after):
+                step.run(stream)
+
+    def _keep(self, key: Any, made: Any, operands: tuple[torch.Tensor, ...]) -> Ready:
+        """Keep launches for later calls with operands of the same sizes and strides."""
+        from tiercel.targets.hopper.movable import Movable, Ready, extent_of
+
+        arrays = [extent_of(x) for x in (*operands, *made.workspace)]
+        movable = Movable((*made.before, made.multiply, *made.after), arrays)
+        if len(self._ready) >= MOST_READY:
+            self._ready.clear()
+        self._ready[key] = ready = Ready(made.addresses_only(), movable)
+        return ready
 
     def _prepared(
         self,
-        a: torch.Tensor,
-        out: torch.Tensor,
-        b: torch.Tensor | None,
+        operands: tuple[torch.Tensor, ...],
         any_scale: bool,
-        memory: Any,
+        memory: list[torch.Tensor] | None = None,
         combining: Any = None,
     ) -> Any:
-        from tiercel.targets.hopper.fused_product import prepare
+        from tiercel.targets.hopper.fused_product import Workspace, prepare
 
-        judge = self.static.judge
-        if any_scale:
-            judge = replace(judge, limits=replace(judge.limits, limit=math.inf))
-        more = {"judge": judge, "memory": memory, "combining": combining}
-        if b is None:
+        a, out, *b = operands
+        judge = self._judge(any_scale)
+        space = None if memory is None else Workspace(*memory)
+        more = {"judge": judge, "memory": space, "combining": combining}
+        if not b:
             return prepare(a, self.static.operand, out, **more)
-        return prepare(a, b, out, program=self._program, **more)
+        return prepare(a, b[0], out, program=self._program, **more)
 
     def _tell(self, flags: Callable[[], torch.Tensor]) -> None:
         if self.refusals.due():

@@ -179,16 +179,24 @@ def _bare(x: torch.Tensor) -> torch.Tensor:
 
 def _plain(plan: GpuPlan, request: Request, out: torch.Tensor) -> None:
     from tiercel.targets.hopper.fused_product import TILE
+
+    tile = TILE if request.options.batch_invariant else None
+    bias = None if request.bias is None else _bare(request.bias)
+    multiply_plainly(_bare(request.a), _bare(request.b), bias, request.options.epilogue, out, tile)
+
+
+def multiply_plainly(
+    a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, name: str | None,
+    out: torch.Tensor, tile: Any = None,
+) -> None:  # fmt: skip
+    """out = epilogue(a · b + bias) by the own classical kernel."""
     from tiercel.targets.hopper.product import gemm
     from tiercel.targets.hopper.product_epilogue import gemm_epilogue
 
-    a, b, bias = _bare(request.a), _bare(request.b), request.bias
-    tile = TILE if request.options.batch_invariant else None
-    name = request.options.epilogue
     if bias is None and name is None:
         gemm(a, b, out=out, config=tile)
         return
-    operands = {} if bias is None else {"bias": _bare(bias)}
+    operands = {} if bias is None else {"bias": bias}
     gemm_epilogue(a, b, _epilogue(name, bias is not None), operands, config=tile, out=out)
 
 
@@ -206,13 +214,25 @@ def _fused(plan: GpuPlan, request: Request, out: torch.Tensor) -> None:
     a = _bare(request.a)
     # Fast is about the error of the whole result; that of each element is then not guaranteed.
     any_scale = plan.problem.accuracy == "fast"
+    weight, name = weight_of(plan, request), request.options.epilogue
+    if rows == len(out) and request.packed is not None and not (bias is None and name is None):
+        end_by_kernel(weight, a, out, bias, name, any_scale)
+        return
     more = {} if request.packed is not None else {"b": _bare(request.b)}
-    weight_of(plan, request).multiply(
-        a[:rows], out[:rows], any_scale=any_scale, tracked=request.tracked, **more
-    )
+    weight.multiply(a[:rows], out[:rows], any_scale=any_scale, tracked=request.tracked, **more)
     if rows < len(out):
         torch.mm(a[rows:], request.b.detach(), out=out[rows:])
     finish(out, bias, request.options.epilogue)
+
+
+def end_by_kernel(
+    weight: Any, a: torch.Tensor, out: torch.Tensor, bias: torch.Tensor | None, name: str | None,
+    any_scale: bool,
+) -> None:  # fmt: skip
+    """out = epilogue(a · weight + bias), which is rounded once."""
+    operands = {} if bias is None else {"bias": bias}
+    ending = _epilogue(name, bias is not None)
+    weight.multiply_and_end(a, out, ending, operands, any_scale=any_scale)
 
 
 _RUN = {"portable": _portable, "plain": _plain, "fused": _fused}

@@ -53,6 +53,11 @@ class Layout:
         begin = self.offsets[index % len(self.counts)]
         return memory[begin : begin + self.counts[index] * dtype.itemsize].view(dtype)
 
+    def addresses(self, memory: torch.Tensor) -> list[int]:
+        """Where each array begins in ``memory``."""
+        begin = memory.data_ptr()
+        return [begin + offset for offset in self.offsets[:-1]]
+
     def arrays(self, memory: torch.Tensor) -> list[torch.Tensor]:
         """All arrays."""
         return [self.array(memory, index) for index in range(len(self.counts))]

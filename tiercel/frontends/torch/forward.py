@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import torch
+from torch.compiler import is_dynamo_compiling
 from torch.nn import functional as F
 
 from tiercel.frontends.torch.engine import engine_for
@@ -41,7 +42,9 @@ class PlannedForward:
 
     def __call__(self, input: torch.Tensor) -> torch.Tensor:
         layer = self.layer
-        if torch.compiler.is_compiling():
+        # Half of what the more general question takes, which ``_product`` asks: in other traces
+        # inputs are no ordinary tensors.
+        if is_dynamo_compiling():
             return self._traced(input, layer.weight, layer.bias)
         # Past ``nn.Module.__getattr__``, which takes 0.5 us for each, and pays for what is asked
         # here: a decode step has hundreds of products that are too small for anything else.
@@ -61,6 +64,8 @@ class PlannedForward:
         return linear(x, w, bias, None, self.options)
 
     def _product(self, x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        if torch.compiler.is_compiling():
+            return self._traced(x, w, bias)
         if self.frozen is not None:
             self.keep(w)
         if x.numel() != self._last and w.numel():
@@ -115,8 +120,7 @@ class PlannedConv1D(PlannedForward):
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         layer = self.layer
-        compute = self._traced if torch.compiler.is_compiling() else self._product
-        return compute(x, layer.weight.t(), layer.bias)
+        return self._product(x, layer.weight.t(), layer.bias)
 
 
 def planned_forward(layer: torch.nn.Module) -> PlannedForward | None:

@@ -17,6 +17,7 @@ from tiercel.frontends.torch.autocast import converted
 from tiercel.frontends.torch.epilogue_graph import evaluate
 from tiercel.frontends.torch.operands import are_plain, followed, watched
 from tiercel.frontends.torch.out import into
+from tiercel.frontends.torch.packed import PackedTensor
 from tiercel.lower.epilogue.affine import around
 from tiercel.options import Options
 
@@ -90,14 +91,24 @@ def received(given: Any, results: dict[str, torch.Tensor], out: Any) -> Any:
 def by_kernel(
     given: Any, a: Any, b: Any, bias: Any, options: Options
 ) -> dict[str, torch.Tensor] | None:
-    """The outputs from one launch of the Hopper kernel; None where it does not serve."""
+    """The outputs from one launch of a Hopper kernel; None where none serves.
+
+    By a scheme where b is packed for one and the plan says so, else classically.
+    """
     tensors = _tensors(given)
     if bias is not None:
         given = around(given, 1.0, 0.0, None, bias)
         tensors = (*tensors, bias)
+    packed, b = (b, b.fresh()) if isinstance(b, PackedTensor) else (None, b)
     if not are_plain(a, b, *tensors) or not a.is_cuda or watched() or followed(a, b, *tensors):
         return None
     a, b = converted(a), converted(b)
+    if packed is not None and is_for_kernel(a, b, replace(options, scheme=None)):
+        from tiercel.frontends.torch.packed_epilogue import by_scheme
+
+        results = by_scheme(given, a, packed, options)
+        if results is not None:
+            return results
     if not is_for_kernel(a, b, options):
         return None
     from tiercel.frontends.torch.cuda_machine import capturing

@@ -13,29 +13,36 @@ from typing import Literal
 
 from tiercel.lower.accumulator.program import AccumulatorProgram, Multiply
 
-Where = Literal["before", "beside", "first"]
+Where = Literal["before", "beside", "first", "both"]
 WARPS = 12  # of a thread block, all of which combine in a first turn
 IDLE_WARPS = 3  # beside a producer thread
 
 #: Measured on an H200, where power sets the clock: seconds of a k-tile; bytes that a cluster reads
-#: and writes each second which does nothing but combine, and judges the scales of what it reads.
-K_TILE, CLUSTER_RATE = 0.8e-6, 120e9
+#: and writes each second which does nothing but combine, and judges the scales of what it reads;
+#: and those of the idle warps of all thread blocks.
+K_TILE, CLUSTER_RATE, IDLE_RATE = 0.8e-6, 120e9, 1.2e12
 #: Turns up to which a first one without some clusters pays: 1.185 instead of 1.160 times the vendor
 #: with 3.9 turns, 1.127 instead of 1.183 with 12.6 (⟨4,2,4;26⟩, interleaved).
 MOST_TURNS = 4
+#: Blocks of an operand whose rows an idle warp has the shared memory for (``crew.cuh``).
+MOST_BLOCKS_BESIDE = 8
 MOST_AHEAD = 3  # heads: each needs memory for the sums that it saves
-#: Of 26 products with the planes for 12 combined before, 14 of 24 planes are combined meanwhile.
+#: Of 26 products with the planes for 12 combined before, 14 of 24 planes are combined meanwhile;
+#: with those for 7, 20.
 EARLY, LATE = 12, 0.7
+EARLY_BESIDE, LATE_BESIDE = 7, 0.87
 #: Sums of programs of more are of many blocks, and combined meanwhile they are rounded at each
 #: addition: 1.44 instead of 1.28 times the vendor's error for 49 products.
 MOST_PRODUCTS = 32
+BAND = 8  # rows of cluster tiles that are walked together
 
 
 @dataclass(frozen=True)
 class Combining:
     """``where``: "before", by a kernel of their own; "beside", by the idle warps of all thread
-    blocks; "first", by the first ``clusters``, which take no tile in their first turn. ``split``:
-    tiles of a thread block whose heads, which read no planes, run ahead of everything else.
+    blocks; "first", by the first ``clusters``, which take no tile in their first turn; "both":
+    these do some ``sixteenths`` of the work, and idle warps the others. ``split``: tiles of a
+    thread block whose heads, which read no planes, run ahead of everything else.
     ``early``: products whose planes are combined before also where the others are not, so that
     there is time for those.
     """
@@ -44,66 +51,110 @@ class Combining:
     clusters: int = 0
     split: int = 0
     early: int = 0
+    sixteenths: int = 0
 
-    def workers(self, blocks: int, cluster: int) -> int:
-        """Warps that combine in a grid of ``blocks`` thread blocks."""
-        if self.where == "beside":
-            return IDLE_WARPS * blocks
-        return WARPS * self.clusters * cluster if self.where == "first" else 0
+    def workers(self, blocks: int, cluster: int) -> tuple[int, int]:
+        """Warps that combine, of ``blocks`` thread blocks: of whole clusters, and idle ones."""
+        whole = WARPS * self.clusters * cluster if self.where in ("first", "both") else 0
+        return whole, IDLE_WARPS * blocks if self.where in ("beside", "both") else 0
 
 
 @dataclass(frozen=True)
 class Amount:
     """What there is to do.
 
-    Cluster tiles, clusters of the GPU, k-tiles of all products of a tile, and bytes that combining
-    reads and writes. ``needed``: the share of them that the tiles of the first turn wait for.
+    Cluster tiles, clusters of the GPU, k-tiles of all products of a tile, bytes that combining
+    reads and writes, and how many of them the tiles of the first turn wait for.
     """
 
     tiles: int
     clusters: int
     k_tiles: int
     combined: float
-    needed: float = 1.0
+    needed: float
+
+    @classmethod
+    def of(
+        cls, rows: int, columns: int, clusters: int, k_tiles: int, left: float, right: float = 0.0
+    ) -> Amount:
+        """For so many rows and columns of cluster tiles, and bytes for each operand.
+
+        The walk goes by bands of rows, in a band by columns.
+
+        >>> Amount.of(rows=16, columns=56, clusters=66, k_tiles=448, left=302e6).needed
+        151000000.0
+        """
+        bands = -(-clusters // (BAND * columns))
+        of_left, of_right = bands * BAND / rows, clusters / (BAND * columns)
+        needed = min(1.0, of_left) * left + min(1.0, of_right) * right
+        return cls(rows * columns, clusters, k_tiles, left + right, needed)
 
     @property
     def spare(self) -> int:
         """Clusters that have no tile in the last turn.
 
-        >>> Amount(tiles=256, clusters=66, k_tiles=448, combined=0).spare
+        >>> Amount.of(16, 16, clusters=66, k_tiles=448, left=302e6).spare
         8
         """
         return -self.tiles % self.clusters
 
 
 def choose(amount: Amount, program: AccumulatorProgram, *, judged: bool = False) -> Combining:
-    """In the first turn of clusters that would have no tile in the last one, if that suffices.
+    """By whom planes are combined, if there is time for it before they are read; else before.
 
-    As many heads run ahead as take the time of it, where a program has one: 1.146 times the vendor
-    at 8192³ with two, 1.120 without (Winograd's scheme, interleaved, 1.099 combined before). Else
-    the planes of the first products are combined before. ``judged``: statistics for the guard come
-    along, which warps that tails wait for have no time for: 1.093 instead of 1.143 at 8192³.
+    Where there are few turns, in the first one, by clusters that would have no tile in the last one
+    (Winograd's scheme at 8192³, interleaved: 1.162 times the vendor, by idle warps 1.154, before
+    1.102). Else by idle warps (4096³: 1.012, before 0.966; both operands of 8192³: 1.126, before
+    1.054). As many heads run ahead as take the time of it, where a program has one; where not, the
+    planes of the first products are combined before. ``judged``: statistics for the guard come
+    along, which warps that tails wait for have no time for (1.093 instead of 1.143 at 8192³).
 
     >>> from tiercel import schemes
     >>> from tiercel.lower.accumulator import accumulate
     >>> winograd = accumulate(schemes.get("winograd"))
-    >>> choose(Amount(tiles=256, clusters=66, k_tiles=448, combined=302e6), winograd)
-    Combining(where='first', clusters=8, split=3, early=0)
+    >>> choose(Amount.of(16, 16, clusters=66, k_tiles=448, left=302e6), winograd)
+    Combining(where='first', clusters=8, split=3, early=0, sixteenths=0)
+    >>> choose(Amount.of(8, 8, clusters=66, k_tiles=224, left=75e6), winograd)
+    Combining(where='beside', clusters=0, split=0, early=0, sixteenths=0)
     """
-    free, products = amount.spare, program.multiplies
-    if not free or amount.tiles > MOST_TURNS * amount.clusters:
+    if head := head_products(program):
+        return Combining() if judged else _behind_heads(amount, head / program.multiplies)
+    if EARLY < program.multiplies <= MOST_PRODUCTS:
+        few = max(program.m * program.k, program.k * program.n) <= MOST_BLOCKS_BESIDE
+        return _behind_early_planes(amount, 1 / program.multiplies, few)
+    return Combining()
+
+
+def _behind_heads(amount: Amount, head: float) -> Combining:
+    """``head``: share of the products."""
+    turn, most = amount.k_tiles * K_TILE, min(MOST_AHEAD, amount.tiles // amount.clusters)
+
+    def ahead(rate: float, total: float) -> int | None:
+        """Heads that take as long as ``total`` bytes, if they and what the first product that waits
+        takes are enough for the bytes that are needed: who combines walks along K as it does.
+        """
+        heads = max(1, min(math.ceil(total / rate / (turn * head)), most))
+        return min(heads, most) if amount.needed / rate <= turn * head * (heads + 0.5) else None
+
+    free = amount.spare
+    rate = free * CLUSTER_RATE
+    if free and amount.tiles <= MOST_TURNS * amount.clusters and amount.combined / rate <= turn:
+        split = ahead(rate, amount.combined)
+        if split is not None:
+            return Combining("first", free, split)
+    split = ahead(IDLE_RATE, amount.needed)
+    return Combining() if split is None else Combining("beside", split=split)
+
+
+def _behind_early_planes(amount: Amount, product: float, few: bool) -> Combining:
+    """``product``: share of one of the products; ``few``: blocks of an operand, see below."""
+    turn, free = amount.k_tiles * K_TILE, amount.spare
+    if amount.tiles > MOST_TURNS * amount.clusters:
         return Combining()
-    turn, rate = amount.k_tiles * K_TILE, free * CLUSTER_RATE
-    head, seconds = head_products(program), amount.combined / rate
-    if head and judged:
-        return Combining()
-    if head:
-        ahead = min(math.ceil(seconds * products / (turn * head)), MOST_AHEAD)
-        ahead = min(ahead, amount.tiles // amount.clusters)
-        return Combining("first", free, ahead) if seconds <= turn else Combining()
-    enough = LATE * amount.needed * seconds <= turn * EARLY / products
-    if enough and EARLY < products <= MOST_PRODUCTS:
+    if free and LATE * amount.needed / (free * CLUSTER_RATE) <= turn * EARLY * product:
         return Combining("first", free, early=EARLY)
+    if few and LATE_BESIDE * amount.needed / IDLE_RATE <= turn * (EARLY_BESIDE + 1) * product:
+        return Combining("beside", early=EARLY_BESIDE)
     return Combining()
 
 

@@ -31,6 +31,18 @@ def params_dtype(instance: Instance) -> np.dtype:
     return np.dtype([(f"_{name}", kind) for name, kind in fields], align=True)
 
 
+@lru_cache(maxsize=256)
+def addresses(instance: Instance) -> tuple[int, ...]:
+    """Offsets of the addresses in ``Params``, null pointers among them.
+
+    >>> from tiercel.lower.epilogue import Array, bind, library
+    >>> addresses(bind(library.bias, (64, 64), {"bias": Array((64,))}, dtype="float16"))
+    (8, 40)
+    """
+    fields = params_dtype(instance).fields or {}
+    return tuple(offset for kind, offset, *_ in fields.values() if "data" in (kind.names or ()))
+
+
 def pack_params(instance: Instance, N: int, values: Mapping[str, Array | float]) -> bytes:
     """``Params`` for a product of N columns.
 

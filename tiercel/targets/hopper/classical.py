@@ -30,12 +30,14 @@ def program(config: Config) -> source.KernelProgram:
     before, after = (), ()
     if config.tile.cluster_k > 1:
         after = ("if (!gather(tile, acc)) return;",)
+    if config.stream_k:
+        after = ("if (!exchange(tile, acc, p)) return;",)
     if config.scaling == "number":
         before = ("const float number = number_scale(p);",)
         store = store.replace("1.0f", "number")
     if config.scaling == "vectors":
         before = ("const VectorScales<Config> scales(tile, p);",)
-        after = ("scales.apply(tile, acc);",)
+        after = (*after, "scales.apply(tile, acc);")
     return replace(plain, consume=(*before, multiply, drain, *after, store))
 
 

@@ -127,6 +127,7 @@ class Config:
     are not K-major. ``swapped``: the kernel's A·B is Dᵀ, and D is stored. ``traced``: the warp
     groups write timestamps, see ``trace.py``. ``operand_bytes``: shared memory of a
     consumer for an operand of the epilogue that TMA brings, and then for outputs; 0 if none.
+    ``stream_k``: all clusters share the tiles of the last turn, see ``stream_k.py``.
     """
 
     tile: Tile
@@ -144,6 +145,7 @@ class Config:
     traced: bool = False
     operand_b: DType | None = None
     operand_bytes: int = 0
+    stream_k: bool = False
 
     def __post_init__(self) -> None:
         columns = (64, 128, 256) if self.scaling == "blocks" else (64, 128, 192, 256)
@@ -218,7 +220,9 @@ class Config:
         if self.by_blocks:
             columns = self.tile.n if self.scaling == "column blocks" else 4
             return self.tile.stages * (self.tile.m + columns) * 4
-        return CONSUMERS * self.tile.n * 4 if self.scaling == "vectors" else 0
+        if self.scaling == "vectors":  # of each consumer's columns and rows
+            return CONSUMERS * (self.tile.n + 64 * self.tile.blocks) * 4
+        return 0
 
     @property
     def name(self) -> str:
@@ -227,7 +231,8 @@ class Config:
         tile = f"{self.tile.schedule}-{self.tile.m}x{self.tile.n}x{self.tile.stages}"
         cluster = f"{self.tile.cluster_m}{self.tile.cluster_n}{self.tile.cluster_k}"
         kinds = self.operand + (f"-{self.operand_b}" if self.operand_b else "")
-        return f"{kinds}-{self.output}-{a}{b}-{tile}-{cluster}"
+        shared = "-shared" * self.stream_k
+        return f"{kinds}-{self.output}-{a}{b}-{tile}-{cluster}{shared}"
 
     def __str__(self) -> str:
         a, b = ("MK"[not self.a_mn_major], "NK"[not self.b_mn_major])
@@ -235,6 +240,7 @@ class Config:
         plus += ", A in registers" if self.fragments else ""
         plus += ", stored transposed" if self.swapped else ""
         plus += ", promoted" if self.promoted else ""
+        plus += ", last turn shared" if self.stream_k else ""
         plus += f", scales of {self.scaling}" if self.scaling != "none" else ""
         kinds = self.operand + (f" by {self.operand_b}" if self.operand_b else "")
         return f"{self.tile}, {kinds} {a}x{b}-major -> {self.output}{plus}"

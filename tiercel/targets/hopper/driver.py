@@ -12,6 +12,9 @@ from typing import Any
 from tiercel.errors import TiercelRuntimeError
 from tiercel.targets.hopper.config import ITEM_BYTES, THREADS
 
+#: Of a tensor map.
+MAP_BYTES = 128
+
 
 @cache
 def _driver() -> Any:
@@ -79,20 +82,48 @@ def _overlap_attribute() -> Any:
 
 
 class Arguments:
-    """One struct argument by value, aligned as CUDA wants it (64 bytes for tensor maps)."""
+    """One struct argument by value, aligned as CUDA wants it (64 bytes for tensor maps).
+
+    ``words``: the argument as integers of 64 bits, which may be changed between launches.
+    """
 
     def __init__(self, content: bytes) -> None:
         self._buffer = ctypes.create_string_buffer(len(content) + 64)
         address = ctypes.addressof(self._buffer)
-        aligned = (address + 63) // 64 * 64
-        ctypes.memmove(aligned, content, len(content))
-        self._array = (ctypes.c_void_p * 1)(aligned)
+        self._aligned = (address + 63) // 64 * 64
+        ctypes.memmove(self._aligned, content, len(content))
+        self._array = (ctypes.c_void_p * 1)(self._aligned)
         self.pointers = ctypes.addressof(self._array)
+        self.words = (ctypes.c_uint64 * (len(content) // 8)).from_address(self._aligned)
+
+    def tensor_map(self, index: int) -> Any:
+        """The driver's view of one of the descriptors that the argument begins with."""
+        return _driver().CUtensorMap(_ptr=self._aligned + MAP_BYTES * index)
 
 
 def clear_words(address: int, words: int, stream: int) -> None:
     """Enqueue the zeroing of 32-bit words."""
     _checked(_driver().cuMemsetD32Async(address, 0, words, stream), "clear flags")
+
+
+def capture_id(stream: int) -> int:
+    """The number of the capture that a stream is in: unique in a process."""
+    return int(_driver().cuStreamGetCaptureInfo(stream)[2])
+
+
+class TensorMap(bytes):
+    """The descriptor of an array for TMA, and the address that it was made for."""
+
+    address: int
+
+
+def move_tensor_map(descriptor: Any, address: int) -> None:
+    """Let a descriptor (``Arguments.tensor_map``) describe the same array at another address."""
+    status = _driver().cuTensorMapReplaceAddress(descriptor, address)[0]
+    if int(status) != 0:
+        raise TiercelRuntimeError(
+            f"the CUDA driver refused to move a tensor map to {address:#x}: {status.name}"
+        )
 
 
 @lru_cache(maxsize=4096)
@@ -102,7 +133,7 @@ def tensor_map(
     sizes: tuple[int, int, int],
     strides: tuple[int, int],
     box: tuple[int, int],
-) -> bytes:
+) -> TensorMap:
     """128-byte descriptor of a 3-D array (contiguous dimension first) and a 2-D box of it.
 
     ``strides`` of the second and third dimension in bytes, multiples of 16; the innermost side of
@@ -134,7 +165,9 @@ def tensor_map(
         driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     )
     result = _checked(made, f"describe an array of sizes {sizes}, strides {strides} bytes to TMA")
-    return ctypes.string_at(result.getPtr(), 128)
+    described = TensorMap(ctypes.string_at(result.getPtr(), MAP_BYTES))
+    described.address = address
+    return described
 
 
 #: What ``occupancy.set_num_sms`` leaves to the kernels; None: all.

@@ -64,8 +64,19 @@ class EpiloguePlan:
         """Counters that the kernel needs: for each 16 rows, of bundles of tiles and of bundles."""
         if not self.results:
             return 0
-        bundles = -(-self.N // (self.tile.n * BUNDLE))
-        return self.batches * -(-self.M // COLUMN_BLOCK) * (bundles + (bundles > 1))
+        return self.batches * counters(self.M, -(-self.N // self.tile.n))
+
+    def argument(
+        self, arrays: Mapping[str, torch.Tensor], operands: Mapping[str, torch.Tensor | float]
+    ) -> bytes:
+        """The epilogue's ``Params``; ``arrays`` and ``operands`` as in ``launch``."""
+        values: dict[str, Array | float] = {
+            name: float(x) if isinstance(x, (int, float)) else array_of(x)
+            for name, x in operands.items()
+        }
+        values |= {name: array_of(arrays[name]) for name in (*self.outputs, *self.results)}
+        values |= {x.name: _pairs(x, array_of(arrays[x.name])) for x in self.instance.partials}
+        return pack_params(self.instance, self.N, values)
 
     def launch(
         self,
@@ -86,13 +97,6 @@ class EpiloguePlan:
         staged = self.staged
         d = of_tensor(arrays[staged.first.name], "out") if staged else oriented(a, "a")[0]
         config, blocks, params = describe(a, b, d, self.tile, device)
-        values: dict[str, Array | float] = {
-            name: float(x) if isinstance(x, (int, float)) else array_of(x)
-            for name, x in operands.items()
-        }
-        values |= {name: array_of(arrays[name]) for name in (*self.outputs, *self.results)}
-        values |= {x.name: _pairs(x, array_of(arrays[x.name])) for x in self.instance.partials}
-        operand_bytes = pack_params(self.instance, self.N, values)
         maps = params.maps
         if staged is not None:
             span = staged.span(self.tile)
@@ -108,7 +112,7 @@ class EpiloguePlan:
         params = replace(
             params, maps=maps, alpha=alpha, batches=self.batches, trace=trace,
             alternates=int(self.alternates),
-            epilogue=struct.pack("<Qi4x", arrivals, params.tile_columns) + operand_bytes,
+            epilogue=traced_params(arrivals, params.tile_columns, self.argument(arrays, operands)),
         )  # fmt: skip
         whole, unit = self.N % self.tile.n == 0, alpha == 1
         kernel = _kernel(config, self.instance, staged, whole, unit, device)
@@ -146,6 +150,20 @@ def plan(
         {result_name(x): ((*lead, M, 1), "float32") for x in rows},
         alternates,
     )  # fmt: skip
+
+
+def counters(M: int, blocks: int) -> int:
+    """Counters of arrivals for M rows with ``blocks`` partial results each."""
+    bundles = -(-blocks // BUNDLE)
+    return -(-M // COLUMN_BLOCK) * (bundles + (bundles > 1))
+
+
+ARRIVALS_BYTES = 16  # before the epilogue's own ``Params``
+
+
+def traced_params(arrivals: int, blocks: int, argument: bytes) -> bytes:
+    """``Traced::Params`` of ``kernels/epilogue.cuh``; ``arrivals``: address of the counters."""
+    return struct.pack("<Qi4x", arrivals, blocks) + argument
 
 
 def array_of(x: torch.Tensor | float) -> Array:

@@ -3,7 +3,9 @@
 bfloat16 operands are combined into float16 planes, which have three more bits at the same tensor
 rate. One instruction multiplies one type, so a plain block that meets a combined one is needed as
 a float16 copy too, while a product of two plain blocks reads both operands in place, as bfloat16.
-Planes of float16 and float32 operands are of their own type.
+Planes of float16 and float32 operands are of their own type. So are those of float8 ones (e4m3),
+which are scaled by powers of two instead: sums of numbers up to 448 would not fit. A plain block
+that meets a scaled plane is copied as well, scaled.
 """
 
 from __future__ import annotations
@@ -17,7 +19,13 @@ from tiercel.lower.accumulator.program import Plane
 from tiercel.targets.hopper.fused_drains import Drain, drains
 
 #: Element type of written planes, by the operands'. float32 is multiplied as TF32.
-PLANES = {"bfloat16": "float16", "float16": "float16", "float32": "float32"}
+PLANES = {
+    "bfloat16": "float16", "float16": "float16", "float32": "float32",
+    "float8_e4m3fn": "float8_e4m3fn",
+}  # fmt: skip
+
+#: Operands whose written planes are of another type, or scaled.
+MIXED = ("bfloat16", "float8_e4m3fn")
 
 #: Parts that a product may be cut into, so that a sum can be loaded after each.
 MOST_PARTS = 8
@@ -42,7 +50,9 @@ class Fused:
     ``products``, ``steps``: lines of the tables in ``kernels/steps.cuh``. The first
     ``head_products`` and ``head_steps`` of them, the head, read no written plane and leave nothing
     behind but saved sums: heads of other tiles may run in between. ``left``, ``right``: the kernel
-    combines that operand itself, while it multiplies, but for early planes.
+    combines that operand itself, while it multiplies, but for early planes. ``judged``: it also
+    measures what it combines, for the guard. ``products_again``, ``steps_again``: of the classical
+    product, where the kernel has it as well.
     """
 
     program: AccumulatorProgram
@@ -55,6 +65,14 @@ class Fused:
     b_planes: tuple[KernelPlane, ...]
     left: bool
     right: bool
+    judged: bool
+    products_again: tuple[str, ...] = ()
+    steps_again: tuple[str, ...] = ()
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the kernel multiplies again, classically, where data are not for the scheme."""
+        return bool(self.products_again)
 
     @property
     def slots(self) -> int:
@@ -65,8 +83,12 @@ class Fused:
     def kinds(self) -> tuple[str, ...]:
         """Element types that products read."""
         plane = PLANES[self.operand]
-        in_place = any("in_place" in step for step in self.steps)
-        return (self.operand, plane) if in_place else (plane,)
+        return (self.operand, plane) if self.in_place and plane != self.operand else (plane,)
+
+    @property
+    def in_place(self) -> bool:
+        """Whether some products read plain blocks, and others planes of another type or unit."""
+        return any("in_place" in step for step in self.steps)
 
 
 @dataclass(frozen=True)
@@ -136,7 +158,7 @@ class _Writer:
         """A line of the producer's table; the instruction that multiplies it."""
         a, b = self.program.a_planes[step.a], self.program.b_planes[step.b]
         in_place = a.plain and b.plain
-        mixed = self.operand != PLANES[self.operand]
+        mixed = self.operand in MIXED
         copied = mixed and not in_place
         early = len(self.products) < self.early
         left = self.known(self.a_planes, KernelPlane(a, copied or not a.plain, early))
@@ -159,7 +181,7 @@ class _Writer:
         return wanted
 
     def _rescale(self, name: str, clear: bool) -> None:
-        scaled = name == "multiply" and self.operand != PLANES[self.operand]
+        scaled = name == "multiply" and self.operand in MIXED
         if not clear and scaled != self.scaled:
             self.steps.append(f"rescale(Unit::{'scale' if scaled else 'unscale'})")
         self.scaled = scaled
@@ -185,6 +207,7 @@ def lower(
     right: bool = False,
     parts: int = MOST_PARTS,
     early: int = 0,
+    judged: bool = False,
 ) -> Fused:
     r"""Tables and planes of ``program`` for operands of type ``operand``.
 
@@ -200,7 +223,40 @@ def lower(
         writer.drain(drain)
     return Fused(
         program, operand, tuple(writer.products), tuple(writer.steps), *(writer.head or (0, 0)),
-        tuple(writer.a_planes), tuple(writer.b_planes), left, right,
+        tuple(writer.a_planes), tuple(writer.b_planes), left, right, judged,
+    )  # fmt: skip
+
+
+def with_classical(lowered: Fused) -> Fused:
+    """The same with tables of the classical product, which reads the blocks in place.
+
+    >>> from tiercel.lower.accumulator import classical
+    >>> with_classical(lower(classical(), "bfloat16")).products_again
+    ('product(0, 0)',)
+    """
+    program = lowered.program
+    m, k, n = program.m, program.k, program.n
+    a_planes, b_planes = list(lowered.a_planes), list(lowered.b_planes)
+
+    def place(planes: list[KernelPlane], block: int) -> int:
+        wanted = KernelPlane(Plane(((block, 1.0),)), written=False)
+        if wanted not in planes:
+            planes.append(wanted)
+        return planes.index(wanted)
+
+    products = tuple(
+        f"product{place(a_planes, i * k + x), place(b_planes, x * n + j)}"
+        for i in range(m)
+        for j in range(n)
+        for x in range(k)
+    )
+    name = "multiply_in_place" if lowered.operand in MIXED else "multiply"
+    steps = tuple(
+        line for c in range(m * n) for line in (f"{name}(From::zero, {k})", f"store({c}, 1.0f)")
+    )
+    return replace(
+        lowered, a_planes=tuple(a_planes), b_planes=tuple(b_planes),
+        products_again=products, steps_again=steps,
     )  # fmt: skip
 
 

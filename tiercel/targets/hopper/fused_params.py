@@ -4,17 +4,36 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import NamedTuple
 
-_FIELDS = struct.Struct("<QQQ iiiii iiii i ii i fff")
+from tiercel.targets.hopper.driver import MAP_BYTES, TensorMap
+from tiercel.targets.hopper.launch import Places
+from tiercel.targets.hopper.planes import ADDRESSES
+from tiercel.targets.hopper.verdict import ADDRESSES as VERDICT_ADDRESSES
+
+_FIELDS = struct.Struct("<QQQ iiiii iiii i 4i4i i fff")
+_ADDRESSES = 0, 8, 16  # offsets of scratch, flag and gate
 GROUPS = bytes(40)  # of ``kernels/grouped.cuh``: none
 NOTHING = bytes(80)  # a ``Combination`` of one block
+
+
+class Crew(NamedTuple):
+    """Of ``kernels/crew.cuh``: warps, and their share of the items in sixteenths."""
+
+    workers: int
+    left_workers: int
+    others: int
+    mine: int
+
+
+NOBODY = Crew(0, 0, 0, 16)
 
 
 @dataclass(frozen=True)
 class SchemeParams:
     """Field names as in ``kernels/scheme.cuh``; addresses are integers, 0 for none."""
 
-    maps: tuple[bytes, ...]  # planes of A, planes of B, blocks of D
+    maps: tuple[TensorMap, ...]  # planes of A, planes of B, blocks of D
     left: bytes
     right: bytes
     scratch: int
@@ -29,21 +48,52 @@ class SchemeParams:
     cluster_columns: int
     group: int
     first_turn: int
-    workers: int
-    left_workers: int
+    first: Crew
+    beside: Crew
     split: int
     alpha: float
     plane_scale: float
     batches: int = 1
+    verdict: bytes = bytes(72)  # of ``verdict.py``
+    arrived: int = 0
     trace: bytes = b""
+    epilogue: bytes = b""
+    epilogue_addresses: tuple[int, ...] = ()  # offsets in it
+
+    @property
+    def places(self) -> Places:
+        """Of everything that the kernel reads and writes."""
+        left = MAP_BYTES * len(self.maps)
+        right = left + len(self.left)
+        fields = right + len(self.right) + len(GROUPS)
+        verdict = fields + _FIELDS.size
+        words = (
+            *(left + offset for offset in ADDRESSES),
+            *(right + offset for offset in ADDRESSES),
+            *(fields + offset for offset in _ADDRESSES),
+            *(verdict + offset for offset in VERDICT_ADDRESSES),
+            verdict + len(self.verdict),
+            *(self._epilogue + offset for offset in self.epilogue_addresses),
+        )
+        return Places(words, self.maps)
+
+    @property
+    def _epilogue(self) -> int:
+        """Where ``epilogue`` begins."""
+        tables = MAP_BYTES * len(self.maps) + len(self.left) + len(self.right) + len(GROUPS)
+        size = tables + _FIELDS.size + len(self.verdict) + 8 + len(self.trace)
+        return size + -size % 8
 
     def pack(self) -> bytes:
         """The bytes, padded to the alignment of a tensor map."""
         fields = _FIELDS.pack(
             self.scratch, self.flag, self.gate, self.gate_value, self.block_rows,
             self.block_columns, self.tile_columns, self.k_tiles, self.cluster_rows,
-            self.cluster_columns, self.batches, self.group, self.first_turn, self.workers,
-            self.left_workers, self.split, self.alpha, self.plane_scale, 1 / self.plane_scale,
+            self.cluster_columns, self.batches, self.group, self.first_turn, *self.first,
+            *self.beside, self.split, self.alpha, self.plane_scale, 1 / self.plane_scale,
         )  # fmt: skip
-        content = b"".join(self.maps) + self.left + self.right + GROUPS + fields + self.trace
+        content = b"".join(self.maps) + self.left + self.right + GROUPS + fields
+        content += self.verdict + struct.pack("<Q", self.arrived) + self.trace
+        if self.epilogue:
+            content += bytes(self._epilogue - len(content)) + self.epilogue
         return content + bytes(-len(content) % 64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,12 +20,19 @@ from tiercel.targets.hopper import (
 )
 from tiercel.targets.hopper.compile import cubin
 from tiercel.targets.hopper.config import ITEM_BYTES, SLOT_BYTES, Config, Tile
-from tiercel.targets.hopper.driver import Arguments, Kernel, clear_words, multiprocessors
+from tiercel.targets.hopper.driver import (
+    Arguments,
+    Kernel,
+    TensorMap,
+    clear_words,
+    multiprocessors,
+)
+from tiercel.targets.hopper.epilogue import EpilogueText
 from tiercel.targets.hopper.fused import Fused
-from tiercel.targets.hopper.fused_params import NOTHING, SchemeParams
+from tiercel.targets.hopper.fused_params import NOBODY, NOTHING, Crew, SchemeParams
 from tiercel.targets.hopper.launch import Launch
 from tiercel.targets.hopper.operand import Matrix, of_tensor, oriented
-from tiercel.targets.hopper.packed import PackedOperand, left_grid, right_grid
+from tiercel.targets.hopper.packed import PackedOperand, fixed_scale, left_grid, right_grid
 from tiercel.targets.hopper.product import launch_of, operand_boxes
 from tiercel.targets.hopper.verdict import Judge
 
@@ -32,7 +40,8 @@ if TYPE_CHECKING:
     import torch
 
 TILE = Tile(128, 256, 4, "cooperative", cluster_m=2)
-HEADER = 1 + 2 * verdict.RECORD_WORDS  # words before the counters: flag, records of A and B
+# Words before the counters: flag, records of A and B, consumers that are done.
+HEADER = 1 + 2 * verdict.RECORD_WORDS + 1
 LEAST_K_TILES = 8  # of a product, beside stores and loads: ``kernels/scheme.cuh``
 PART_K_TILES = 12  # of one of several parts
 
@@ -88,6 +97,7 @@ class _Shape:
     columns: int
     k_tiles: int
     dynamic: bool  # B is combined in each call, too
+    slots: int  # saved sums that a tile has room for
 
     @property
     def inside(self) -> bool:
@@ -102,24 +112,46 @@ class _Shape:
         return left, right if self.dynamic else 0
 
 
+@dataclass(frozen=True, eq=False)
+class Ending:
+    """What follows the product inside the kernel: an epilogue, see ``fused_epilogue.py``.
+
+    ``d``: stands for the product's own matrix, of the outputs' dtype. ``maps``: of the output's
+    blocks, given the grid of a scheme. ``params``: the epilogue's argument, with addresses at the
+    offsets ``addresses``. ``kept``: what these point to.
+    """
+
+    text: EpilogueText
+    d: Matrix
+    maps: Callable[[AccumulatorProgram], Iterable[TensorMap]]
+    params: bytes
+    addresses: tuple[int, ...]
+    kept: tuple[torch.Tensor, ...]
+
+
 def prepare(
     a: torch.Tensor,
     b: PackedOperand | torch.Tensor,
-    out: torch.Tensor,
+    out: torch.Tensor | Ending,
     *,
     program: AccumulatorProgram | None = None,
     alpha: float = 1.0,
     judge: Judge | None = None,
     combining: Combining | None = None,
     memory: Workspace | None = None,
+    single: bool = False,
 ) -> FusedLaunch:
     """Workspace and launches of out = alpha · A·B, ``a`` (M, K) of the packed operand's dtype.
 
     ``b`` (K, N) that is not packed is combined in each call, too, by ``program``. Nothing waits for
     the device: planes that overflowed or are not finite are noticed there, and the classical
-    kernel, launched last, then replaces the result. ``judge``: what else the data must fulfil.
+    kernel, launched last, then replaces the result. ``out`` may be an ``Ending`` instead, which
+    makes of the product what it likes, and needs ``single``. ``judge``: what else the data must
+    fulfil.
     ``combining``: by default ``choose`` decides. ``memory``: of the sizes that an earlier
-    call with operands of the same sizes and strides used.
+    call with operands of the same sizes and strides used. ``single``: the kernel itself judges, and
+    multiplies classically what it must not multiply by the scheme; no other kernel does, and by
+    default none combines planes.
 
     Raises :class:`TiercelValueError` where the sizes do not divide into the scheme's blocks.
     """
@@ -127,26 +159,48 @@ def prepare(
     program = program if packed is None else packed.lowered.program
     if program is None:
         raise TiercelValueError("b is not packed, and program is missing; give the program to run")
-    left, right, d = of_tensor(a, "a"), of_tensor(tensor, "b"), of_tensor(out, "out")
+    left, right = of_tensor(a, "a"), of_tensor(tensor, "b")
+    ending = out if isinstance(out, Ending) else None
+    d = out.d if isinstance(out, Ending) else of_tensor(out, "out")
     _check(left, right, d, program, packed)
     device = a.get_device()
     judged = judge is not None
-    shape = _shape(left, right, d, program, packed is None, combining, judged, device)
+    shape = _shape(left, right, d, program, packed is None, combining, judged, single, device)
+    if ending is not None:
+        shape = replace(shape, slots=fused_source.slots(shape.lowered, postpones=True))
+    if single:
+        shape = replace(shape, lowered=fused.with_classical(shape.lowered))
     if memory is None:
         memory = _workspace(a, shape)
     flag = memory.flags.data_ptr()
-    params, before = _argument(left, d, shape, packed, memory, alpha, judged, device)
+    params, before = _argument(left, d, shape, packed, memory, alpha, judged, device, ending)
     guard: list[Launch] = []
     if judge is not None:
-        guard = [*_measurements(shape, judge, flag, device), _verdict(judge, tensor, flag, device)]
-    fallback = launch_of(left, right, d, None, alpha, 0.0, device, gate=(flag, 1))
-    made = kernel(shape.config, shape.lowered, shape.combining.where, device)
+        guard = _measurements(shape, judge, flag, device)
+        left_record, right_record = _records(flag)
+        if judge.record is not None:
+            right_record = judge.record.data_ptr()
+        judging = judge, flag, left_record, right_record, tensor
+        if single:
+            params = replace(params, verdict=verdict.argument(*judging))
+        else:
+            guard.append(verdict.verdict(*judging, device))
+    after: list[Launch] = []
+    if not single:
+        after.append(launch_of(left, right, d, None, alpha, 0.0, device, gate=(flag, 1)))
+    if single or not shape.inside:
+        before = (*before, *guard)
+    else:
+        after = [*guard, *after]
+    text = None if ending is None else ending.text
+    made = kernel(shape.config, shape.lowered, shape.combining.where, device, text)
+    outputs = out.kept if isinstance(out, Ending) else (out,)
     return FusedLaunch(
-        before if shape.inside else (*before, *guard),
-        Launch(made, shape.blocks, Arguments(params.pack())),
-        (*guard, fallback) if shape.inside else (fallback,),
+        before,
+        Launch(made, shape.blocks, Arguments(params.pack()), places=params.places),
+        tuple(after),
         memory,
-        (a, tensor, out) if packed is None else (a, tensor, packed.memory, out),
+        (a, tensor, *outputs) if packed is None else (a, tensor, packed.memory, *outputs),
     )
 
 
@@ -183,15 +237,9 @@ def _measurements(shape: _Shape, judge: Judge, flag: int, device: int) -> list[L
     ]  # fmt: skip
 
 
-def _verdict(judge: Judge, b: torch.Tensor, flag: int, device: int) -> Launch:
-    left, right = _records(flag)
-    right = right if judge.record is None else judge.record.data_ptr()
-    return verdict.verdict(judge, flag, left, right, b, device)
-
-
 def _shape(
     a: Matrix, b: Matrix, d: Matrix, program: AccumulatorProgram, dynamic: bool,
-    combining: Combining | None, judged: bool, device: int,
+    combining: Combining | None, judged: bool, single: bool, device: int,
 ) -> _Shape:  # fmt: skip
     M, N = d.rows // program.m, d.columns // program.n
     rows, columns = -(-M // (TILE.m * TILE.cluster_m)), -(-N // (TILE.n * TILE.cluster_n))
@@ -202,22 +250,25 @@ def _shape(
     grids = left_grid(a, program), right_grid(b, program)
     if combining is None:
         lowered = fused.lower(program, a.dtype)
-        written = planes.plane_bytes(grids[0], lowered.a_planes) + a.rows * a.columns * item
-        if dynamic:
-            written += planes.plane_bytes(grids[1], lowered.b_planes) + b.rows * b.columns * item
-        # The walk goes by bands of rows: the first turn reads some of them only.
-        bands = -(-clusters // (heuristic.GROUP * columns))
-        needed = min(1.0, bands * heuristic.GROUP / rows)
-        amount = Amount(rows * columns, clusters, k_tiles * program.multiplies, written, needed)
-        combining = choose(amount, program, judged=judged)
+        of_a = planes.plane_bytes(grids[0], lowered.a_planes) + a.rows * a.columns * item
+        of_b = planes.plane_bytes(grids[1], lowered.b_planes) + b.rows * b.columns * item
+        all_k_tiles = k_tiles * program.multiplies
+        amount = Amount.of(rows, columns, clusters, all_k_tiles, of_a, of_b if dynamic else 0)
+        combining = choose(amount, program, judged=judged and not single)
+        if single and combining.where == "before":
+            combining = Combining("beside")
+        if item == 1 or (combining.where == "beside" and a.dtype != "bfloat16"):
+            combining = Combining()  # idle warps take longer for other types, or were not measured
     inside = combining.where != "before"
     early = combining.early if inside else 0
-    lowered = fused.lower(program, a.dtype, inside, inside and dynamic, parts, early)
+    lowered = fused.lower(
+        program, a.dtype, inside, inside and dynamic, parts, early, inside and judged
+    )
     config = Config(TILE, a.dtype, d.dtype, oriented(a, "a")[1], oriented(b.transposed, "b")[1])
     used = min(clusters, rows * columns + combining.clusters)
     return _Shape(
         lowered, config, used * TILE.cluster, grids,
-        combining, rows, columns, k_tiles, dynamic,
+        combining, rows, columns, k_tiles, dynamic, lowered.slots,
     )  # fmt: skip
 
 
@@ -234,14 +285,14 @@ def _workspace(a: torch.Tensor, shape: _Shape) -> Workspace:
     return Workspace(
         halves(planes.plane_bytes(left, lowered.a_planes) // 2),
         halves(b_planes),
-        halves(tiles * lowered.slots * SLOT_BYTES // 2),
+        halves(tiles * shape.slots * SLOT_BYTES // 2),
         a.new_zeros(HEADER + sum(shape.counters), dtype=torch.int32),
     )
 
 
 def _argument(
     a: Matrix, d: Matrix, shape: _Shape, packed: PackedOperand | None, memory: Workspace,
-    alpha: float, judged: bool, device: int,
+    alpha: float, judged: bool, device: int, ending: Ending | None,
 ) -> tuple[SchemeParams, tuple[Launch, ...]]:  # fmt: skip
     """The fused kernel's argument, and the launches before it."""
     lowered, (left, right), how = shape.lowered, shape.grids, shape.combining
@@ -260,44 +311,59 @@ def _argument(
             x.tensor_map(b_box, operand=True)
             for x in planes.matrices(right, lowered.b_planes, b_planes)
         ),
-        *(x.tensor_map(64) for x in blocks),
+        *((x.tensor_map(64) for x in blocks) if ending is None else ending.maps(program)),
     )
-    workers = how.workers(shape.blocks, TILE.cluster)
-    left_workers = workers
     records = [
         record if judged and recorded else 0
         for record, recorded in zip(_records(flag), _recorded(shape), strict=True)
     ]
+    first, beside = _crews(shape)
     contents, before = [NOTHING, NOTHING], []
     work = [(left, lowered.a_planes, a_planes)]
     if shape.dynamic:
         work.append((right, lowered.b_planes, b_planes))
+    scales = [fixed_scale(lowered.operand, wanted) for _, wanted, _ in work]
     if shape.inside:
         ready, group = flag + 4 * HEADER, heuristic.GROUP
-        if shape.dynamic:  # shares of the work in proportion to the squares
-            of_a, of_b = shape.counters
-            left_workers = max(1, min(workers - 1, round(workers * of_a / (of_a + of_b))))
         for i, (grid, wanted, address) in enumerate(work):
             early = fused.early_and_late(wanted)[0]
-            made = planes.combination(grid, early, address, flag, 1.0, device)
+            made = planes.combination(grid, early, address, flag, scales[i], device)
             before += [] if made is None else [made]
             rest = address + planes.plane_bytes(grid, early)
-            contents[i] = planes.arguments(grid, rest, flag, ready, 1.0, group, records[i])
+            contents[i] = planes.arguments(grid, rest, flag, ready, scales[i], group, records[i])
             ready += 4 * shape.counters[i]
     else:
         made = [
-            planes.combination(*x, flag, 1.0, device, record)
-            for x, record in zip(work, records, strict=False)
+            planes.combination(*x, flag, scale, device, record)
+            for x, scale, record in zip(work, scales, records, strict=False)
         ]
         before = [x for x in made if x is not None]
     return SchemeParams(
         maps, *contents, scratch=memory.scratch.data_ptr(), flag=flag,
-        gate=0 if shape.inside else flag, gate_value=0, block_rows=M, block_columns=N,
-        tile_columns=shape.columns, k_tiles=shape.k_tiles, cluster_rows=shape.rows,
-        cluster_columns=shape.columns, group=heuristic.GROUP, first_turn=how.clusters,
-        workers=workers, left_workers=left_workers, split=how.split, alpha=alpha,
-        plane_scale=1.0 if packed is None else packed.scale,
+        gate=0 if shape.inside or lowered.repeats else flag, gate_value=0,
+        block_rows=M, block_columns=N, tile_columns=shape.columns, k_tiles=shape.k_tiles,
+        cluster_rows=shape.rows, cluster_columns=shape.columns, group=heuristic.GROUP,
+        first_turn=how.clusters, first=first, beside=beside, split=how.split, alpha=alpha,
+        plane_scale=math.prod(scales) * (1.0 if packed is None else packed.scale),
+        arrived=flag + 4 * (HEADER - 1), epilogue=b"" if ending is None else ending.params,
+        epilogue_addresses=() if ending is None else ending.addresses,
     ), tuple(before)  # fmt: skip
+
+
+def _crews(shape: _Shape) -> tuple[Crew, Crew]:
+    """Whole clusters, and idle warps, that combine."""
+    how, (of_a, of_b) = shape.combining, shape.counters
+
+    def crew(warps: int, others: int, mine: int) -> Crew:
+        if warps == 0:
+            return NOBODY
+        # of A and B in proportion to their squares
+        left = max(1, min(warps - 1, round(warps * of_a / (of_a + of_b)))) if of_b else warps
+        return Crew(warps, left, others, mine)
+
+    whole, idle = how.workers(shape.blocks, TILE.cluster)
+    shared = how.sixteenths if how.where == "both" else 0
+    return crew(whole, 0, shared or 16), crew(idle, shared, 16 - shared)
 
 
 def _check(
@@ -309,10 +375,10 @@ def _check(
             f"a is {a.dtype} and b {operand}; the fused kernel takes both as "
             f"{' or both as '.join(fused.PLANES)}"
         )
-    if operand == "float32" and (oriented(a, "a")[1] or oriented(b.transposed, "b")[1]):
+    if ITEM_BYTES[operand] != 2 and (oriented(a, "a")[1] or oriented(b.transposed, "b")[1]):
         raise TiercelValueError(
-            "a or b is float32 and not contiguous along K, as its planes must be. Copy it, or use "
-            "the classical kernel"
+            f"a or b is {operand} and not contiguous along K, as its planes must be. Copy it, or "
+            "use the classical kernel"
         )
     if a.columns != b.rows or (d.rows, d.columns) != (a.rows, b.columns):
         raise TiercelValueError(
@@ -327,10 +393,12 @@ def _check(
 
 
 @lru_cache(maxsize=64)
-def kernel(config: Config, lowered: Fused, where: Where, device: int) -> Kernel:
+def kernel(
+    config: Config, lowered: Fused, where: Where, device: int, epilogue: EpilogueText | None = None
+) -> Kernel:
     """The compiled kernel of a program, loaded on a device."""
     name = f"{lowered.program.name}-{config.name}"
-    code = cubin(fused_source.text(config, lowered, where), name)
+    code = cubin(fused_source.text(config, lowered, where, epilogue), name)
     # Combining meanwhile it must not start before the counters are zero.
     overlap = where == "before"
     return Kernel(code, device, fused_source.shared_bytes(config, where), overlap=overlap)

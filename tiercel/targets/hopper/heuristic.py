@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from tiercel.targets.hopper import stream_k
 from tiercel.targets.hopper.config import Scaling, Tile
 from tiercel.targets.hopper.split import divides
 
@@ -86,11 +87,12 @@ class Choice:
 
 def estimate(
     tile: Tile, parts: int, M: int, N: int, K: int, batches: int, sms: int,
-    rate: float | None = None,
+    rate: float | None = None, shares: bool = False,
 ) -> Choice:  # fmt: skip
     """Time of the busiest CTA, or of the device's memory if that is longer.
 
     ``K`` counts 16-bit elements. ``rate``: of the mainloop, instead of the tile's in ``RATE``.
+    ``shares``: the last turn may be shared, see ``stream_k.py``.
     """
     rows = -(-M // (tile.m * tile.cluster_m)) * tile.cluster_m
     columns = -(-N // (tile.n * tile.cluster_n)) * tile.cluster_n
@@ -100,10 +102,13 @@ def estimate(
     a_rows = min(tile.m, -(-M // 8) * 8) if tile.cluster_n == 1 else tile.m  # that are loaded
     load = (a_rows / tile.cluster_n + tile.n / tile.cluster_m) * 128 / LOAD
     k_tiles = -(-K // (64 * parts * tile.cluster_k))
-    mainloop = k_tiles * max(multiply, load, LATENCY / tile.stages) + TILE_START
+    k_tile = max(multiply, load, LATENCY / tile.stages)
     store = tile.m * tile.n * STORE
     shown = store if tile.schedule == "pingpong" else waves * store  # only the last one shows
-    cycles = waves * mainloop + shown
+    cycles = waves * (k_tiles * k_tile + TILE_START) + shown
+    if shares and parts == 1 and stream_k.possible(tile):
+        division = stream_k.shares(ctas // tile.cluster, sms // tile.cluster, k_tiles)
+        cycles -= division.saved * k_tile if division else 0.0
     memory = 2 * batches * (M * K + K * N + M * N) / DRAM
     cycles = max(cycles, memory) + HIDDEN * min(cycles, memory)
     if tile.cluster_k > 1:
@@ -116,14 +121,14 @@ def estimate(
 @lru_cache(maxsize=4096)
 def choose(
     M: int, N: int, K: int, batches: int, sms: int, splits: bool = True, fragments: bool = False,
-    k_major: bool = False, large: bool = True, item: int = 2,
+    k_major: bool = False, large: bool = True, item: int = 2, shares: bool = False,
 ) -> Choice:  # fmt: skip
     """The candidate with the least estimated time.
 
     ``splits``: of a plain product: parts of K are allowed, and the tiles of ``PLAIN``.
     ``fragments``: A goes through registers, see ``kernels/fragments.cuh``. ``k_major``: B is
-    contiguous along K. ``large``: C is not added. ``K`` counts 16-bit elements; of other types,
-    whose elements have ``item`` bytes, as many bytes take as long.
+    contiguous along K. ``large``: C is not added. ``shares``: see ``estimate``. ``K`` counts 16-bit
+    elements; of other types, whose elements have ``item`` bytes, as many bytes take as long.
 
     >>> print(choose(8192, 8192, 8192, 1, 132).tile)
     cooperative 128x256, 4 stages, cluster 2x1
@@ -134,7 +139,9 @@ def choose(
     """
     may_split = splits and batches == 1 and N % 4 == 0  # the float32 parts need 16-byte rows
     made = [
-        estimate(tile, parts, M, N, K, batches, sms, LARGE_RATE[item] if tile == LARGE else None)
+        estimate(
+            tile, parts, M, N, K, batches, sms, LARGE_RATE[item] if tile == LARGE else None, shares
+        )
         for tile in CANDIDATES
         + (PLAIN if splits else ())
         + (K_MAJOR if k_major else ())
@@ -161,7 +168,7 @@ def choose_fast(M: int, N: int, K: int, sms: int, scaling: Scaling = "none") -> 
     >>> print(choose_fast(8192, 8192, 8192, 132, "vectors"))
     pingpong 128x192, 4 stages, cluster 2x1
     """
-    found = choose(M, N, K // 2, 1, sms, splits=False, k_major=True, item=1)
+    found = choose(M, N, K // 2, 1, sms, splits=False, k_major=True, item=1, shares=True)
     if scaling == "vectors":
         other = estimate(VECTORS, 1, M, N, K // 2, 1, sms)
         found = min(found, other, key=lambda choice: choice.cycles)
@@ -176,7 +183,8 @@ def choose_promoted(M: int, N: int, K: int, sms: int, scaling: Scaling = "none")
     cooperative 128x256, 4 stages, cluster 2x1
     """
     tiles = PROMOTED_COLUMNS if scaling == "column blocks" else PROMOTED
-    made = [estimate(tile, 1, M, N, K // 2, 1, sms) for tile in tiles]
+    shares = "blocks" not in scaling
+    made = [estimate(tile, 1, M, N, K // 2, 1, sms, shares=shares) for tile in tiles]
     if scaling != "blocks":
-        made.append(estimate(PROMOTED_WHOLE, 1, M, N, K // 2, 1, sms, WHOLE_RATE))
+        made.append(estimate(PROMOTED_WHOLE, 1, M, N, K // 2, 1, sms, WHOLE_RATE, shares))
     return min(made, key=lambda choice: choice.cycles).tile

@@ -6,23 +6,46 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from tiercel.targets.hopper.config import THREADS
-from tiercel.targets.hopper.driver import Arguments, Kernel
+from tiercel.targets.hopper.driver import Arguments, Kernel, TensorMap
 
 
 class Runnable(Protocol):
     """Something that enqueues work on a stream of the current device."""
 
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """All of it, in order."""
+        ...
+
     def run(self, stream: int) -> None: ...
 
 
 @dataclass(frozen=True)
+class Places:
+    """Where an argument holds addresses: 64-bit words at these byte offsets, if they are not 0, and
+    tensor maps at its beginning.
+    """
+
+    words: tuple[int, ...] = ()
+    maps: tuple[TensorMap, ...] = ()
+
+
+@dataclass(frozen=True)
 class Launch:
-    """One kernel with its grid and argument. No kernel: nothing to do (an empty output)."""
+    """One kernel with its grid and argument. No kernel: nothing to do (an empty output).
+
+    ``places``: of the addresses, where they may change (``movable.py``).
+    """
 
     kernel: Kernel | None
     blocks: int
     arguments: Arguments | None
     threads: int = THREADS
+    places: Places | None = None
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        return (self,)
 
     def run(self, stream: int) -> None:
         """Enqueue on a stream of the current device."""
@@ -35,6 +58,10 @@ class Sequence:
     """Launches in order."""
 
     steps: tuple[Runnable, ...]
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        return tuple(launch for step in self.steps for launch in step.launches)
 
     def run(self, stream: int) -> None:
         for step in self.steps:

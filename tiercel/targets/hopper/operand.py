@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.errors import TiercelTypeError, TiercelValueError
 from tiercel.targets.hopper.config import ITEM_BYTES
-from tiercel.targets.hopper.driver import tensor_map
+from tiercel.targets.hopper.driver import TensorMap, tensor_map
 
 if TYPE_CHECKING:
     import torch
@@ -44,7 +44,7 @@ class Matrix:
             self.column_stride, self.batches, self.batch_stride,
         )  # fmt: skip
 
-    def tensor_map(self, box_rows: int, operand: bool = False, span: int = 128) -> bytes:
+    def tensor_map(self, box_rows: int, operand: bool = False, span: int = 128) -> TensorMap:
         """Descriptor for boxes of ``box_rows`` rows × ``span`` bytes; the matrix must be row-major.
 
         ``operand``: of a multiplication, float32 being rounded to TF32.

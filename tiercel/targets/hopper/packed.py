@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tiercel.errors import TiercelValueError
 from tiercel.lower.accumulator import AccumulatorProgram
 from tiercel.targets.hopper import fused, planes
-from tiercel.targets.hopper.fused import Fused
+from tiercel.targets.hopper.fused import Fused, KernelPlane
 from tiercel.targets.hopper.operand import Matrix, of_tensor, oriented
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # Largest value of a plane after scaling: float16 ends at 65,504.
 PLANE_LIMIT = 2.0**15
+FLOAT8_LIMIT = 448.0  # the largest e4m3 number
 # Operands with a largest value from here on are not scaled while they fit: rounding to multiples of
 # 2^-24 is then nothing beside rounding to 11 bits, and stores have nothing to undo.
 LEAST_LARGEST = 2.0**-6
@@ -50,17 +51,20 @@ def pack(b: torch.Tensor, program: AccumulatorProgram) -> PackedOperand:
 
     matrix = of_tensor(b, "b")
     lowered = fused.lower(program, matrix.dtype)
-    largest = float(b.abs().amax())
+    float8 = b.dtype.itemsize == 1
+    largest = float((b.to(torch.bfloat16) if float8 else b).abs().amax())
     if not math.isfinite(largest):
         raise TiercelValueError(
             "b holds values that are not finite; a scheme would spread them over the whole result. "
             "Use the classical product"
         )
-    terms = max(sum(abs(c) for _, c in p.plane.terms) for p in lowered.b_planes)
+    terms = _most_terms(lowered.b_planes)
     scale = 1.0
     fits = LEAST_LARGEST <= largest <= PLANE_LIMIT / terms
     if largest and not fits and matrix.dtype == "bfloat16":  # plain planes are read in place
         scale = 2.0 ** math.floor(math.log2(PLANE_LIMIT / (terms * largest)))
+    if largest and float8:
+        scale = 2.0 ** math.floor(math.log2(FLOAT8_LIMIT / (terms * largest)))
     grid = right_grid(matrix, program)
     memory = torch.empty(
         planes.plane_bytes(grid, lowered.b_planes) // 2, dtype=torch.float16, device=b.device
@@ -75,6 +79,21 @@ def pack(b: torch.Tensor, program: AccumulatorProgram) -> PackedOperand:
         if flag.item():
             raise TiercelValueError("b does not fit into its planes; use the classical product")
     return PackedOperand(b, lowered, memory, scale)
+
+
+def fixed_scale(operand: str, planes: tuple[KernelPlane, ...]) -> float:
+    """Power of two for planes of an operand that nobody has looked at.
+
+    >>> from tiercel.lower.accumulator.program import Plane
+    >>> fixed_scale("float8_e4m3fn", (KernelPlane(Plane(((0, 1.0), (1, -1.0), (2, 1.0))), True),))
+    0.25
+    """
+    return 1.0 if operand != "float8_e4m3fn" else 2.0 ** -math.ceil(math.log2(_most_terms(planes)))
+
+
+def _most_terms(planes: tuple[KernelPlane, ...]) -> float:
+    """Largest value of a plane of blocks with values up to 1."""
+    return max(sum(abs(c) for _, c in p.plane.terms) for p in planes)
 
 
 def left_grid(a: Matrix, program: AccumulatorProgram) -> planes.BlockGrid:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from tiercel.targets.hopper.driver import MAP_BYTES, TensorMap
+from tiercel.targets.hopper.launch import Places
+
 _FIELDS = struct.Struct("<Q qq Q i ii i i iiii iiii ff")
+_C, _GATE = 0, 24  # offsets
 
 
 @dataclass(frozen=True)
 class Params:
     """Field names as in ``kernels/gemm.cuh``; addresses are integers, 0 for none."""
 
-    maps: tuple[bytes, ...]  # planes of A, planes of B, blocks of D
+    maps: tuple[TensorMap, ...]  # planes of A, planes of B, blocks of D
     block_rows: int
     block_columns: int
     tile_columns: int
@@ -35,7 +39,22 @@ class Params:
     groups: bytes = bytes(40)  # see ``grouped.py``
     scales: bytes = bytes(48)  # see ``scales.py``
     trace: bytes = b""
+    stream_k: bytes = b""  # see ``stream_k.py``
     epilogue: bytes = b""
+
+    @property
+    def stream_k_word(self) -> int:
+        """Number of the 64-bit word that ``stream_k`` begins at."""
+        fields = MAP_BYTES * len(self.maps) + len(self.groups) + len(self.scales)
+        return (_whole(fields + _FIELDS.size) + len(self.trace)) // 8
+
+    def places(self, direct: bool) -> Places:
+        """Of A, B, C, D and the gate; ``direct``: ``epilogue`` begins with the address of D."""
+        fields = MAP_BYTES * len(self.maps) + len(self.groups) + len(self.scales)
+        words = fields + _C, fields + _GATE
+        if direct:
+            words = *words, 8 * self.stream_k_word + len(self.stream_k)
+        return Places(words, self.maps)
 
     def pack(self) -> bytes:
         """The bytes, padded to the alignment of a tensor map."""
@@ -47,5 +66,10 @@ class Params:
             self.alpha, self.beta,
         )  # fmt: skip
         content = b"".join(self.maps) + self.groups + self.scales + fields
-        content += bytes(-len(content) % 8) + self.trace + self.epilogue
+        content += bytes(_whole(len(content)) - len(content))
+        content += self.trace + self.stream_k + self.epilogue
         return content + bytes(-len(content) % 64)
+
+
+def _whole(size: int) -> int:
+    return -(-size // 8) * 8

@@ -11,7 +11,7 @@ from tiercel.targets.hopper.compile import cubin
 from tiercel.targets.hopper.config import ITEM_BYTES
 from tiercel.targets.hopper.driver import Arguments, Kernel
 from tiercel.targets.hopper.fused import PLANES, KernelPlane, sums_of
-from tiercel.targets.hopper.launch import Launch
+from tiercel.targets.hopper.launch import Launch, Places
 from tiercel.targets.hopper.operand import Matrix
 from tiercel.targets.hopper.source import sums_text
 from tiercel.targets.hopper.wgmma import KINDS
@@ -19,6 +19,7 @@ from tiercel.targets.hopper.wgmma import KINDS
 THREADS = 256
 VECTOR = 16  # bytes that a thread handles of each block
 SQUARE = 256, 32  # rows and vectors
+ADDRESSES = 0, 8, 16, 24, 32  # offsets in a ``Combination``
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def combination(
     made = _kernel(grid.view.dtype, len(grid.order), sums, device)
     blocks = -(-grid.rows * _vectors(grid, grid.columns) // THREADS)
     content = Arguments(arguments(grid, memory, flag, 0, scale, 1, record))
-    return Launch(made, blocks, content, THREADS)
+    return Launch(made, blocks, content, THREADS, Places(ADDRESSES))
 
 
 @lru_cache(maxsize=256)

@@ -9,12 +9,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from tiercel.errors import TiercelTypeError, TiercelValueError
-from tiercel.targets.hopper import classical, heuristic, split, tf32_operands
+from tiercel.targets.hopper import classical, heuristic, split, stream_k, tf32_operands
 from tiercel.targets.hopper.compile import cubin
 from tiercel.targets.hopper.config import ITEM_BYTES, OUTPUTS, Config, Tile
 from tiercel.targets.hopper.driver import Arguments, Kernel, multiprocessors
 from tiercel.targets.hopper.launch import Launch, Runnable, Sequence, remember
-from tiercel.targets.hopper.operand import Matrix, of_tensor, oriented, output
+from tiercel.targets.hopper.movable import Movable, Ready, extent_of
+from tiercel.targets.hopper.operand import ALIGNMENT, Matrix, of_tensor, oriented, output
 from tiercel.targets.hopper.params import Params
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
 OPERANDS = ("bfloat16", "float16", *FLOAT8, "float32")
 NOTHING = Launch(None, 0, None)  # an empty output
 
-_ready: dict[Any, Runnable] = {}
+_ready: dict[Any, Ready] = {}
 
 
 def gemm(
@@ -70,13 +71,17 @@ def gemm(
     if config is None and beta == 0 and stream is None:
         tile, work = _choice(a, b, out)
     alternates = config is None
-    key = (
-        key_of(a), key_of(b), key_of(out), key_of(c), key_of(work), alpha, beta, tile, alternates
-    )  # fmt: skip
+    arrays = [x for x in (a, b, out, c, work) if x is not None]
+    addresses = [x.data_ptr() for x in arrays]
+    key = (*map(kind_of, arrays), c is None, alpha, beta, tile, alternates)
     ready = _ready.get(key)
-    if ready is None:
-        ready = remember(_ready, key, _prepared(a, b, out, c, work, alpha, beta, tile, alternates))
-    run(ready, a, stream)
+    if ready is None or not ready.movable.reaches(addresses):
+        made = _prepared(a, b, out, c, work, alpha, beta, tile, alternates)
+        movable = Movable(made.launches, [extent_of(x) for x in arrays])
+        ready = remember(_ready, key, Ready(made, movable))
+    with ready.movable.lock:
+        ready.movable.to(addresses)
+        run(ready.launch, a, stream)
     return out
 
 
@@ -112,7 +117,7 @@ def _choice(
         multiprocessors(a.get_device()),
         splits=column == 1 and row % 2 == 0 and out.data_ptr() % 8 == 0,  # stored in pairs
         fragments=fragments, k_major=b.stride(0) == 1 and column == 1 and not swapped,
-        item=a.dtype.itemsize,
+        item=a.dtype.itemsize, shares=True,
     )  # fmt: skip
     if choice.parts == 1:
         return choice.tile, None
@@ -125,6 +130,12 @@ def key_of(tensor: torch.Tensor | None) -> Any:
     if tensor is None:
         return None
     return tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), tensor.get_device()
+
+
+def kind_of(tensor: torch.Tensor) -> Any:
+    """All of a tensor that a launch depends on which can be moved to other addresses."""
+    phase = tensor.data_ptr() % ALIGNMENT
+    return phase, tensor.dtype, tensor.shape, tensor.stride(), tensor.get_device()
 
 
 def empty_product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -154,7 +165,8 @@ def _prepared(
     parts = of_tensor(work, "work")
     left, right = split.parts_of(left, right, parts.batches)
     multiply = launch_of(left, right, parts, None, 1.0, 0.0, device, tile)
-    return Sequence((multiply, Launch(*split.reduction(parts, d, alpha, device), split.THREADS)))
+    made = split.reduction(parts, d, alpha, device)
+    return Sequence((multiply, Launch(*made, split.THREADS, split.PLACES)))
 
 
 def check_devices(named: Mapping[str, torch.Tensor | None]) -> None:
@@ -177,8 +189,8 @@ def launch_of(
 
     ``gate``: address of an int on the device and the value at which the kernel runs; address 0:
     it always runs. ``alternates``: every other tile of a multiprocessor is multiplied from the end
-    of K to its beginning, so that L2 still holds part of what both read; the order of summation
-    then depends on M and N.
+    of K to its beginning, so that L2 still holds part of what both read, and the tiles of the last
+    turn are shared (``stream_k.py``); the order of summation then depends on M and N.
     """
     check(a, b, d, c)
     if d.rows == 0 or d.columns == 0 or d.batches == 0:
@@ -202,6 +214,7 @@ def launch_of(
         tile = heuristic.choose(
             a.rows, b.columns, depth, d.batches, sms, splits=False, fragments=through,
             k_major=b.row_stride == 1 and not swapped, large=c is None, item=ITEM_BYTES[a.dtype],
+            shares=alternates,
         ).tile  # fmt: skip
     config, blocks, params = describe(a, b, d_view, tile, device, fragments=True)
     config = replace(config, with_c=c is not None, direct=direct, swapped=swapped)
@@ -215,7 +228,13 @@ def launch_of(
         params = replace(
             params, c=c.address, c_row_stride=c.row_stride, c_batch_stride=c.batch_stride
         )
-    return Launch(kernel(config, device), blocks, Arguments(params.pack()))
+    division = stream_k.division(config, params, blocks) if alternates else None
+    if division is not None:
+        made = kernel(replace(config, stream_k=True), device)
+        return stream_k.shared_launch(made, blocks, params, division, device, direct)
+    return Launch(
+        kernel(config, device), blocks, Arguments(params.pack()), places=params.places(direct)
+    )
 
 
 def describe(

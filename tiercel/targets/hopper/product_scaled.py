@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from tiercel.errors import TiercelTypeError, TiercelValueError
-from tiercel.targets.hopper import classical, heuristic
+from tiercel.targets.hopper import classical, heuristic, stream_k
 from tiercel.targets.hopper.compile import cubin
 from tiercel.targets.hopper.config import Config, Tile
 from tiercel.targets.hopper.driver import Arguments, Kernel, multiprocessors
@@ -100,6 +100,10 @@ def _prepared(
         address = struct.pack("<Qqq", d_view.address, d_view.row_stride, d_view.batch_stride)
         params = replace(params, epilogue=address)
     params = replace(params, scales=scales.pack(), alternates=int(alternates))
+    division = stream_k.division(config, params, blocks) if alternates else None
+    if division is not None:
+        made = _kernel(replace(config, stream_k=True), device)
+        return stream_k.shared_launch(made, blocks, params, division, device, False)
     return Launch(_kernel(config, device), blocks, Arguments(params.pack()))
 
 

@@ -9,10 +9,12 @@ from tiercel.targets.hopper.config import CONSUMERS, THREADS, Config
 from tiercel.targets.hopper.epilogue import EpilogueText
 
 # Registers of a producer and of a consumer thread after reallocation: multiples of 8, and
-# producer + 2 · consumer ≤ 504 = 64,512 / 128. Copying needs 40: four vectors in flight,
-# or four addresses of scales.
+# producer + 2 · consumer ≤ 504 = 64,512 / 128. Copying needs 40, for four addresses of scales,
+# and so does a producer that counts parts of tiles, which spilled with 24;
+# combining 56, for a vector of four blocks as float16: with 40 it spilled 15 of them for each row.
 REGISTERS = (24, 240)
 COPYING_REGISTERS = (40, 232)
+COMBINING_REGISTERS = (56, 224)
 NAMES = {"bfloat16": "bf16", "float16": "f16", "float32": "float"}  # of outputs
 
 
@@ -21,7 +23,7 @@ class KernelProgram:
     """What the producer and the consumers do for one tile, as CUDA statements.
 
     ``kinds``: element types that its products read. ``combines``: idle warps combine planes
-    meanwhile.
+    meanwhile. ``postpones``: a block's epilogue is computed beside later products.
     """
 
     title: str
@@ -32,6 +34,7 @@ class KernelProgram:
     produce: tuple[str, ...]
     consume: tuple[str, ...]
     combines: bool = False
+    postpones: bool = False
 
 
 def plain_program(operand: str) -> KernelProgram:
@@ -78,8 +81,10 @@ def declarations(
 ) -> str:
     """What comes before the program: headers, the epilogue, ``Config``, instructions."""
     tile = config.tile
-    copies = program.combines or config.by_blocks
-    producer, consumer = COPYING_REGISTERS if copies else REGISTERS
+    copying = COPYING_REGISTERS if config.by_blocks or config.stream_k else REGISTERS
+    if program.combines:  # an epilogue needs registers beside the products
+        copying = COPYING_REGISTERS if program.postpones else COMBINING_REGISTERS
+    producer, consumer = copying
     output = NAMES[config.output]
     instructions = "\n\n".join(
         wgmma.specialisation(
@@ -110,8 +115,9 @@ struct Config {{
   static constexpr bool a_mn_major = {_bool(config.a_mn_major)};
   static constexpr bool b_mn_major = {_bool(config.b_mn_major)};
   static constexpr int a_planes = {program.a_planes}, b_planes = {program.b_planes};
-  static constexpr int d_blocks = {epilogue.maps if epilogue else program.d_blocks};
+  static constexpr int d_blocks = {program.d_blocks * (epilogue.maps if epilogue else 1)};
   static constexpr bool combines = {_bool(program.combines)};  // planes, meanwhile, by idle warps
+  static constexpr bool stream_k = {_bool(config.stream_k)};  // the last turn is shared
   static constexpr bool grouped = {_bool(config.grouped)};
   static constexpr bool traced = {_bool(config.traced)};  // timestamps, see trace.cuh
   static constexpr int wgmma_n = {config.wgmma_n};  // columns of an instruction
@@ -121,6 +127,7 @@ struct Config {{
   static constexpr int subtiles_staged = 2;  // of each consumer's output
   static constexpr int operand_bytes = {config.operand_bytes};  // in their place, see store.cuh
   static constexpr bool brings = operand_bytes > 0;
+  static constexpr bool postpones = {_bool(program.postpones)};  // epilogues, see pending.cuh
   using Operand = {wgmma.KINDS[config.operand][0]};
   using Output = {output};
   using Epilogue = {epilogue_type};

@@ -12,10 +12,12 @@ from functools import lru_cache
 
 from tiercel.targets.hopper.compile import cubin
 from tiercel.targets.hopper.driver import Arguments, Kernel
+from tiercel.targets.hopper.launch import Places
 from tiercel.targets.hopper.operand import Matrix
 from tiercel.targets.hopper.source import NAMES
 
 THREADS = 256
+PLACES = Places((0, 8))  # of the parts and the sum
 
 
 def divides(K: int, parts: int) -> bool:

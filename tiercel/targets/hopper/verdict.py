@@ -16,7 +16,7 @@ from tiercel.lower.recipe import Guard
 from tiercel.targets.hopper.compile import cubin
 from tiercel.targets.hopper.config import ITEM_BYTES
 from tiercel.targets.hopper.driver import Arguments, Kernel, multiprocessors
-from tiercel.targets.hopper.launch import Launch
+from tiercel.targets.hopper.launch import Launch, Places
 from tiercel.targets.hopper.operand import Matrix
 from tiercel.targets.hopper.planes import VECTOR
 from tiercel.targets.hopper.wgmma import KINDS
@@ -24,6 +24,7 @@ from tiercel.targets.hopper.wgmma import KINDS
 if TYPE_CHECKING:
     import torch
 
+ADDRESSES = 0, 8, 16, 24, 32, 40  # offsets, in an argument of a verdict
 RECORD_WORDS = 3  # as the portable target's records; the third is not used here
 THREADS = 256
 WORDS = {2: "u16", 4: "u32"}  # C++ types by size
@@ -43,21 +44,27 @@ class Judge:
     samples: tuple[torch.Tensor, torch.Tensor] | None = None
 
 
-def verdict(judge: Judge, flag: int, left: int, right: int, b: torch.Tensor, device: int) -> Launch:
-    """The launch that sets the flag where a scheme must not be used.
+def argument(judge: Judge, flag: int, left: int, right: int, b: torch.Tensor) -> bytes:
+    """``Verdict`` of ``kernels/verdict.cuh``.
 
     ``left``, ``right``: addresses of the records of A and B.
     """
-    places, values, count = 0, 0, 0
+    indices, values, count = 0, 0, 0
     if judge.samples is not None:
-        places, values = (x.data_ptr() for x in judge.samples)
+        indices, values = (x.data_ptr() for x in judge.samples)
         count = judge.samples[0].numel()
-    content = struct.pack(
-        "<QQQQQQiffff4x", flag, left, right, b.data_ptr() if count else 0, places, values, count,
+    return struct.pack(
+        "<QQQQQQiffff4x", flag, left, right, b.data_ptr() if count else 0, indices, values, count,
         judge.limits.limit, judge.limits.headroom, *judge.floors,
     )  # fmt: skip
+
+
+def verdict(judge: Judge, flag: int, left: int, right: int, b: torch.Tensor, device: int) -> Launch:
+    """The launch that sets the flag where a scheme must not be used; arguments as above."""
+    content = argument(judge, flag, left, right, b)
     dtype = str(b.dtype).removeprefix("torch.")
-    return Launch(_kernel(dtype, "judge", device), 1, Arguments(content), THREADS)
+    places = Places(ADDRESSES)
+    return Launch(_kernel(dtype, "judge", device), 1, Arguments(content), THREADS, places)
 
 
 def measurement(view: Matrix, mn_major: bool, record: int, device: int) -> Launch:
@@ -66,7 +73,8 @@ def measurement(view: Matrix, mn_major: bool, record: int, device: int) -> Launc
     vectors = [x * ITEM_BYTES[view.dtype] // VECTOR for x in (view.row_stride, view.columns)]
     content = struct.pack("<QQqii", view.address, record, vectors[0], view.rows, vectors[1])
     blocks = 8 * multiprocessors(device)
-    return Launch(_kernel(view.dtype, name, device), blocks, Arguments(content), THREADS)
+    made = _kernel(view.dtype, name, device)
+    return Launch(made, blocks, Arguments(content), THREADS, Places((0, 8)))
 
 
 @lru_cache(maxsize=64)

@@ -89,6 +89,41 @@ struct Values<tf32, Vector> {
   }
 };
 
+// float8 planes of float8. Sums are taken in float16, whose 11 bits are enough beside the planes' 4.
+template <class Vector>
+struct Values<e4m3, Vector> {
+  static constexpr int count = 4 * words<Vector>;
+  static __device__ u32 pair(const Vector& v, int i) {
+    return e4m3::to_f16(static_cast<u16>((&v.x)[i / 2] >> i % 2 * 16));
+  }
+  static __device__ float at(const Vector& v, int i) {
+    return i % 2 ? f16::high(pair(v, i / 2)) : f16::low(pair(v, i / 2));
+  }
+  template <class Sums, int plane, int blocks>
+  static __device__ Vector combined(const Vector (&in)[blocks], float scale, u32& bad) {
+    Vector v;
+#pragma unroll
+    for (int word = 0; word < words<Vector>; ++word) {
+      u32 half[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        f16x2 block[blocks];
+#pragma unroll
+        for (int j = 0; j < blocks; ++j) block[j].pair = pair(in[j], 2 * word + i);
+        half[i] = e4m3::from_f16((scale * Sums::template plane<plane>(block)).pair);
+      }
+      const u32 out = (&v.x)[word] = half[0] | half[1] << 16;
+      bad |= (out & 0x7f7f7f7fu) + 0x01010101u & 0x80808080u;  // NaN: all other bits set
+    }
+    return v;
+  }
+};
+
+template <class A, class B>
+constexpr bool same = false;
+template <class A>
+constexpr bool same<A, A> = true;
+
 // What the guard against badly scaled data wants to know of an operand: the largest and the smallest
 // mean magnitude of 128 neighbours along K, as bits of floats, which are ordered as the floats are,
 // NaN above all. The smallest is kept as its distance from infinity, so that all fields grow from 0
@@ -153,7 +188,9 @@ struct Extremes {
   }
 
   __device__ void take_sum(float sum, int length) {
-    const u32 mean = __float_as_uint(sum / static_cast<float>(max(length, shortest))) & 0x7fffffffu;
+    // By a whole segment's length, a power of two, this division is exact as well.
+    const float divided = __fdividef(sum, static_cast<float>(max(length, shortest)));
+    const u32 mean = __float_as_uint(divided) & 0x7fffffffu;
     most = max(most, mean);
     if (length >= shortest && mean <= infinity) gap = max(gap, infinity - mean);
   }
@@ -177,20 +214,24 @@ __device__ Vector* next_plane(const Combination<blocks>& p, Vector* target) {
 // One vector of every plane. `Sums::plane<i>(block)` is generated: the sum that makes plane i, of
 // floats or of pairs of float16.
 //
-// In float32, rounded once.
+// In float32, rounded once; of float8 in float16.
 template <class Element, class Sums, int plane, class Vector, int blocks>
 __device__ void combine_plane(const Combination<blocks>& p, const Vector (&in)[blocks],
                               Vector* target, u32& bad) {
   using All = Values<Element, Vector>;
-  float sum[All::count];
+  if constexpr (same<Element, e4m3>) {
+    store_vector(target, All::template combined<Sums, plane>(in, p.scale, bad));
+  } else {
+    float sum[All::count];
 #pragma unroll
-  for (int j = 0; j < All::count; ++j) {
-    float value[blocks];
+    for (int j = 0; j < All::count; ++j) {
+      float value[blocks];
 #pragma unroll
-    for (int i = 0; i < blocks; ++i) value[i] = All::at(in[i], j);
-    sum[j] = Sums::template plane<plane>(value) * p.scale;
+      for (int i = 0; i < blocks; ++i) value[i] = All::at(in[i], j);
+      sum[j] = Sums::template plane<plane>(value) * p.scale;
+    }
+    store_vector(target, All::pack(sum, bad));
   }
-  store_vector(target, All::pack(sum, bad));
   if constexpr (plane + 1 < Sums::planes)
     combine_plane<Element, Sums, plane + 1>(p, in, next_plane(p, target), bad);
 }
@@ -233,207 +274,3 @@ __device__ void combine_all(const Combination<blocks>& p) {
     seen.add_to(p.record);
   }
 }
-
-// Inside the product, by warps that have nothing else to do. A warp's item is 8 rows × 32 vectors; 32
-// items make a square, a panel of rows (of M or N) by a span of K. Items go by bands of panels, and in
-// a band by K: the product that first needs them walks along K as well.
-template <bool first, class A, class B>
-struct Choose {
-  using Type = A;
-};
-template <class A, class B>
-struct Choose<false, A, B> {
-  using Type = B;
-};
-template <bool first, class A, class B>
-using Choice = typename Choose<first, A, B>::Type;
-
-struct Squares {
-  static constexpr int side = 256, items = 32, rows = side / items, vectors = 32;
-  static constexpr int k_tiles = 4;  // of a span: 512 bytes, or 256 rows of 16-bit values
-};
-
-// Rows on their way through a warp's part of shared memory, `room` bytes: registers for that do not
-// exist beside the accumulators.
-template <int blocks, int room>
-struct RowBuffer {
-  static constexpr bool wide = room >= 2 * blocks * Squares::vectors * 16;
-  using Vector = Choice<wide, uint4, uint2>;
-  static constexpr int row = blocks * 32 * sizeof(Vector);
-  static constexpr int depth = room / row;
-  static_assert(depth >= 2);
-};
-
-// Where an item begins, and the square's counter.
-struct Item {
-  int row, column, counter;
-};
-
-template <bool mn_major, int blocks>
-__device__ Item item_at(const Combination<blocks>& p, int index) {
-  const int panels = mn_major ? p.squares_across : p.squares_down;
-  const int spans = mn_major ? p.squares_down : p.squares_across;
-  const int square = index / Squares::items;
-  const int band = square / (p.band * spans);
-  const int width = min(p.band, panels - band * p.band);
-  const int in_band = square - band * p.band * spans;
-  const int span = in_band / width;
-  const int panel = band * p.band + in_band - span * width;
-  return {(mn_major ? span : panel) * Squares::side + index % Squares::items * Squares::rows,
-          (mn_major ? panel : span) * Squares::vectors,
-          panel * spans + span};
-}
-
-// A row of the items `worker`, `worker` + `workers`, …, of which a lane has a vector of each block, in
-// one step or in two.
-template <bool mn_major, class Vector, int blocks>
-struct RowCursor {
-  static constexpr int steps = sizeof(uint4) / sizeof(Vector);  // of a row
-  const Combination<blocks>& p;
-  int index, step, total;  // of items
-  int within = 0;          // in steps
-  Item item;
-
-  __device__ RowCursor(const Combination<blocks>& p, int worker, int workers)
-      : p(p), index(worker), step(workers),
-        total(p.squares_down * p.squares_across * Squares::items),
-        item(item_at<mn_major>(p, min(index, total - 1))) {}
-
-  __device__ bool valid() const { return index < total; }
-  __device__ bool inside() const { return valid() && row() < p.rows && column() < columns(); }
-  __device__ int row() const { return item.row + within / steps; }
-  // In units of Vector, this lane's and all.
-  __device__ int column() const { return steps * item.column + within % steps * 32 + lane(); }
-  __device__ int columns() const { return steps * p.columns; }
-  __device__ static int lane() { return threadIdx.x % 32; }
-  __device__ bool last() const { return within == steps * Squares::rows - 1; }
-  __device__ void advance() {
-    if (++within == steps * Squares::rows) {
-      within = 0;
-      index += step;
-      item = item_at<mn_major>(p, min(index, total - 1));
-    }
-  }
-};
-
-// The next item, into L2: what is on its way to shared memory alone does not cover memory's latency.
-template <bool mn_major, class Vector, int blocks>
-__device__ void prefetch_item(const RowCursor<mn_major, Vector, blocks>& at) {
-  constexpr int bytes = Squares::vectors * 16;
-  if (at.index + at.step >= at.total) return;
-  const Item next = item_at<mn_major>(at.p, at.index + at.step);
-#pragma unroll
-  for (int i = at.lane(); i < blocks * Squares::rows; i += 32) {
-    const int row = next.row + i % Squares::rows;
-    if (row < at.p.rows && next.column + Squares::vectors <= at.p.columns)
-      bulk_prefetch(
-          at.p.operand + at.p.offset[i / Squares::rows] + row * at.p.row_stride + next.column, bytes);
-  }
-}
-
-// Each lane fetches what it will use itself: no barrier is needed.
-template <bool mn_major, class Vector, int blocks>
-__device__ void fetch_row(const RowCursor<mn_major, Vector, blocks>& at, u32 buffer) {
-  if (at.inside()) {
-    const uint4* row = at.p.operand + at.row() * at.p.row_stride;
-#pragma unroll
-    for (int i = 0; i < blocks; ++i)
-      async_copy(buffer + i * 32 * sizeof(Vector),
-                 reinterpret_cast<const Vector*>(row + at.p.offset[i]) + at.column());
-  }
-  async_copy_commit();
-}
-
-template <class Element, class Sums, bool exact, bool mn_major, class Vector, int blocks>
-__device__ void combine_row(const RowCursor<mn_major, Vector, blocks>& at, u32 buffer, u32& bad,
-                            Extremes& seen) {
-  constexpr int count = Values<Element, Vector>::count, lanes = Extremes::segment / count;
-  const Combination<blocks>& p = at.p;
-  const bool inside = at.inside();
-  const bool measures = p.record != nullptr && at.row() < p.rows;
-  const int segment = max(min(at.columns() - at.column() / lanes * lanes, lanes), 0) * count;
-  Vector* target = reinterpret_cast<Vector*>(p.planes + static_cast<long long>(at.row()) * p.columns) +
-                   at.column();
-  Vector in[blocks];
-#pragma unroll
-  for (int i = 0; i < blocks; ++i) {
-    shared_load(buffer + i * 32 * sizeof(Vector), in[i]);
-    if (!inside) in[i] = {};
-  }
-  if constexpr (exact) {
-    if (measures) seen.take<Element>(in, segment);
-    if (inside) combine_plane<Element, Sums, 0>(p, in, target, bad);
-  } else {
-    f16x2 pairs[words<Vector>][blocks];
-#pragma unroll
-    for (int i = 0; i < blocks; ++i)
-#pragma unroll
-      for (int pair = 0; pair < words<Vector>; ++pair)
-        pairs[pair][i].pair = Element::to_f16((&in[i].x)[pair]);
-    if (measures) seen.take_pairs(pairs, segment);
-    u32 most = 0;
-    if (inside) combine_plane_f16<Sums, 0>(p, pairs, target, most);
-    bad |= not_finite(most);
-  }
-}
-
-// By one warp. `exact`: sums in float32, rounded once.
-template <class Element, class Sums, bool mn_major, bool exact, int room, int blocks>
-__device__ void combine_items(const Combination<blocks>& p, u32 buffer, int worker, int workers) {
-  using Buffer = RowBuffer<blocks, room>;
-  using Vector = typename Buffer::Vector;
-  const int lane = threadIdx.x % 32;
-  const u32 base = buffer + lane * sizeof(Vector), end = base + Buffer::depth * Buffer::row;
-  u32 bad = 0;
-  Extremes seen;
-  RowCursor<mn_major, Vector, blocks> now(p, worker, workers), ahead(p, worker, workers);
-  auto fetch = [&](u32 to) {
-    fetch_row(ahead, to);
-    ahead.advance();
-  };
-#pragma unroll 1
-  for (u32 to = base; to != end - Buffer::row; to += Buffer::row) fetch(to);
-  u32 to = end - Buffer::row;  // where the row before `from` was
-  for (u32 from = base; now.valid(); now.advance()) {
-    if (Buffer::depth < Squares::rows && now.within == 0) prefetch_item(now);
-    fetch(to);
-    async_copy_wait<Buffer::depth - 1>();
-    combine_row<Element, Sums, exact>(now, from, bad, seen);
-    to = from;
-    from = from + Buffer::row == end ? base : from + Buffer::row;
-    if (now.last()) {  // TMA reads the planes: who waits for the count fences that
-      __syncwarp();
-      if (lane == 0) count_up(p.ready + 1 + now.item.counter);
-    }
-  }
-  if (bad) *p.flag = 1;
-  if (p.record != nullptr) seen.add_to(p.record);
-  async_copy_wait<0>();
-  __syncwarp();
-  if (lane == 0) count_up(p.ready);  // this worker is done
-}
-
-// Before a product reads planes that are being combined: have all workers finished? Else wait for
-// the next `width` spans of its panel, four k-tiles each.
-struct Readiness {
-  static constexpr int width = 4;
-  static constexpr int patience = 1 << 18;  // looks, 0.2 s or more
-
-  static __device__ bool all(const int* ready, int workers) { return count(ready) == workers; }
-
-  // All thread blocks are resident at once, unless something else holds multiprocessors for long. Then
-  // the flag lets the classical kernel compute the result, and what is multiplied here does not matter.
-  static __device__ void wait(const int* spans, int number, int* flag) {
-    for (int looks = 0; looks < patience; ++looks) {
-      int least = Squares::items;
-#pragma unroll
-      for (int i = 0; i < width; ++i)
-        if (i < number) least = min(least, count(spans + i));
-      if (least == Squares::items) {
-        proxy_fence();
-        return;
-      }
-    }
-    *flag = 1;
-  }
-};

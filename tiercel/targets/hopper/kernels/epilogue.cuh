@@ -6,7 +6,8 @@
 //
 // One that `loads` operands gets them as values: Rows, for its 64 rows, and Operands, for a subtile of
 // n pieces; `prefetch` brings what a row of a tile needs to L2, see Store. With `further` outputs beside
-// the first, its `apply` also fills pairs of them: more[i][j][0] at row, more[i][j][1] at row + 8.
+// the first, its `apply` also fills pairs of them: more[i][j][0] at row, more[i][j][1] at row + 8. One
+// that `closes` completes the results of rows: `close`, or `arrive` and later `complete`.
 #pragma once
 #include "ptx.cuh"
 
@@ -25,7 +26,7 @@ struct PlainEpilogue {
   template <int n>
   struct Operands {};
   template <class P>
-  static __device__ void prefetch(const P&, int, int, int, int) {}
+  static __device__ void prefetch(const P&, const Place&, int) {}
   template <int n, class P>
   __device__ void apply(float (&)[n][4], const P&, const Place&, int) {}
   template <class P>
@@ -142,12 +143,13 @@ struct Traced {
     typename E::Tile tiles[n][2];
   };
 
-  // Of `columns` columns of a row from `column` on.
+  // Of `columns` columns of a row, from a place on.
   template <class P>
-  static __device__ void prefetch(const P& params, int batch, int row, int column, int columns) {
-    const int existing = min(columns, params.block_columns - column);
-    if (row < params.block_rows && existing > 0)
-      E::prefetch_tile(params.epilogue.operands, batch, row, column, existing);
+  static __device__ void prefetch(const P& params, const Place& at, int columns) {
+    const int existing = min(columns, params.block_columns - at.column);
+    if (at.row < params.block_rows && existing > 0)
+      E::prefetch_tile(params.epilogue.operands, at.batch, at.block_row + at.row,
+                       at.block_column + at.column, existing);
   }
 
   template <class P>
@@ -250,19 +252,28 @@ struct Traced {
   // of all bundles finishes the rows. So no one merges many: the consumer would miss its next turn.
   template <class P>
   static __device__ void close(const P& params, const Place& at, int tile_column, int blocks) {
+    complete(params, at, tile_column, arrive(params, at, tile_column, blocks));
+  }
+
+  // Whether this lane's 16 rows are the last ones of their bundle.
+  template <class P>
+  static __device__ bool arrive(const P& params, const Place& at, int tile_column, int blocks) {
+    if constexpr (E::has_row_partials) {
+      const int lane = threadIdx.x % 32, row = at.row - lane / 4 + 64 * lane;
+      const Bundles bundles = bundles_of(params, at, tile_column);
+      __syncwarp();
+      return tile_column < params.tile_columns && lane < blocks && row < params.block_rows &&
+             is_last(counters_of(params, at, bundles, row) + bundles.own, bundles.size());
+    }
+    return false;
+  }
+
+  // What the last one has to do.
+  template <class P>
+  static __device__ void complete(const P& params, const Place& at, int tile_column, bool last) {
     if constexpr (E::has_row_partials) {
       const int lane = threadIdx.x % 32, first = at.row - lane / 4;  // of the warp's rows
-      if (tile_column >= params.tile_columns) return;
-      const int of_block = at.block_column / params.block_columns * params.tile_columns;
-      const Bundles bundles{params.epilogue.blocks, (of_block + tile_column) / bundle};
-      const auto counters_of = [&](int row) {
-        const int of_batch = at.batch * ((params.block_rows + 15) / 16);
-        return params.epilogue.arrived + (of_batch + (at.block_row + row) / 16) * bundles.counters();
-      };
-      __syncwarp();
-      const int row = first + 64 * lane;  // a lane for each 16 rows
-      const bool mine = lane < blocks && row < params.block_rows;
-      const bool last = mine && is_last(counters_of(row) + bundles.own, bundles.size());
+      const Bundles bundles = bundles_of(params, at, tile_column);
       for (unsigned left = __ballot_sync(0xffffffffu, last); left != 0; left &= left - 1) {
         const int begin = first + 64 * (__ffs(left) - 1);
         Run run{bundles.own * bundle, 1, bundles.size()};
@@ -272,7 +283,7 @@ struct Traced {
           merge_rows(params, at, begin, run, finishes);
           if (finishes) break;
           __syncwarp();
-          int* const arrived = counters_of(begin) + bundles.count();
+          int* const arrived = counters_of(params, at, bundles, begin) + bundles.count();
           finishes = __any_sync(0xffffffffu, lane == 0 && is_last(arrived, bundles.count()));
           if (!finishes) break;
           run = {0, bundle, bundles.count()};
@@ -304,6 +315,20 @@ struct Traced {
     __device__ int counters() const { return count() + (count() > 1); }
     __device__ int size() const { return min(bundle, total - own * bundle); }
   };
+
+  template <class P>
+  static __device__ Bundles bundles_of(const P& params, const Place& at, int tile_column) {
+    const int of_block = at.block_column / params.block_columns * params.tile_columns;
+    return {params.epilogue.blocks, (of_block + tile_column) / bundle};
+  }
+
+  // Of the 16 rows that `row` of a block is one of.
+  template <class P>
+  static __device__ int* counters_of(const P& params, const Place& at, const Bundles& bundles,
+                                     int row) {
+    const int of_batch = at.batch * ((params.block_rows + 15) / 16);
+    return params.epilogue.arrived + (of_batch + (at.block_row + row) / 16) * bundles.counters();
+  }
 
   // Of `expected` arrivals, after which the counter is at 0 again for the next launch.
   static __device__ bool is_last(int* arrived, int expected) {

@@ -13,6 +13,7 @@
 #include "split.cuh"
 #include "store.cuh"
 #include "store_transposed.cuh"
+#include "stream_k.cuh"
 
 // Mirrored by ../params.py.
 template <class C>
@@ -33,13 +34,16 @@ struct Params {
   int alternates;            // every other tile is multiplied backwards along K
   float alpha, beta;
   [[no_unique_address]] typename Trace<C::traced>::Params trace;
+  [[no_unique_address]] StreamK<C::stream_k> stream_k;
   typename C::Epilogue::Params epilogue;
 };
 
 template <class C>
-__device__ Walk<C> walk(const Params<C>& params, u32 rank, unsigned char* shared) {
-  if constexpr (C::grouped) return {params, rank, shared + Layout<C>::groups};
-  else return {params, rank};
+__device__ auto walk(const Params<C>& params, u32 rank, unsigned char* shared) {
+  if constexpr (C::grouped)
+    return GroupedScheduler<C>(params, rank, shared + Layout<C>::groups);
+  else if constexpr (C::stream_k) return StreamKScheduler<C>(params, rank);
+  else return Scheduler<C>(params, rank);
 }
 
 template <class C, class Program>
@@ -51,7 +55,7 @@ __device__ void gemm(const Params<C>& params) {
   const u32 rank = C::cluster_k == 1 ? cta : 0;  // CTAs that split K have the same tile
   const KPart k_part = C::cluster_k == 1 ? KPart(params.k_tiles) : KPart(params.k_tiles, cta);
   const Pipeline<C> pipe{shared_address(shared)};
-  Walk<C> schedule = walk(params, rank, shared);
+  auto schedule = walk(params, rank, shared);
   if constexpr (C::cluster_k > 1) schedule.position /= C::cluster_k;
 
   if (threadIdx.x == 0) {
@@ -80,8 +84,11 @@ __device__ void gemm(const Params<C>& params) {
         producer.tile = schedule.tile();
         producer.a_batch = producer.tile.batch * params.a_batch_step;
         producer.b_batch = producer.tile.batch * params.b_batch_step;
+        if constexpr (C::stream_k) producer.take(schedule.share(), params.k_tiles);
         Program::produce(producer, params);
-        if constexpr (!C::grouped && !C::block_scales) producer.backwards ^= params.alternates != 0;
+        if constexpr (C::stream_k) producer.backwards ^= params.alternates && !schedule.helps();
+        else if constexpr (!C::grouped && !C::block_scales)
+          producer.backwards ^= params.alternates != 0;
       }
       producer.finish();
     } else if constexpr (C::block_scales) {
@@ -114,6 +121,10 @@ __device__ void gemm(const Params<C>& params) {
     for (; schedule.valid(); schedule.skip(C::pingpong ? C::consumers : 1)) {
       consumer.tile = schedule.tile();
       consumer.followed = schedule.valid(1);
+      if constexpr (C::stream_k) {
+        consumer.share = schedule.share();
+        consumer.k_tiles = consumer.share.count;
+      }
       if constexpr (C::Epilogue::loads) Store<C>::prefetch(consumer, params);
       // Waiting for a turn also keeps a consumer from mistaking an earlier filling of a stage for
       // its own: all fillings before its tile have then been seen by the other one.
@@ -124,7 +135,7 @@ __device__ void gemm(const Params<C>& params) {
       Program::consume(consumer, acc, params);
       if constexpr (C::brings) {  // for the next tile, in PingPong the other consumer's
         if (thread == 0 && consumer.followed) {
-          Walk<C> next = schedule;
+          auto next = schedule;
           next.skip(1);
           tma_store_wait_read<0>();
           Store<C>::bring(pipe, params, next.tile(), C::pingpong ? group ^ 1 : group);

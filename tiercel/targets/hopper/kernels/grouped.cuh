@@ -83,17 +83,6 @@ struct GroupedScheduler {
   }
 };
 
-template <class C, bool grouped>
-struct WalkOf {
-  using type = Scheduler<C>;
-};
-template <class C>
-struct WalkOf<C, true> {
-  using type = GroupedScheduler<C>;
-};
-template <class C>
-using Walk = typename WalkOf<C, C::grouped>::type;
-
 // What an epilogue sees of the parameters: the rows of D end where the tile's group does.
 template <class EpilogueParams>
 struct Limited {

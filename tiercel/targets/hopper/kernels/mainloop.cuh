@@ -25,6 +25,7 @@ struct Consumer {
   int held = -1;    // stage that the tensor cores may still be reading
   u32 brought = 0;  // parity of the turn in which an operand of the epilogue is brought
   Tile tile;
+  Share share;            // of the tile
   bool followed = false;  // by another tile of this CTA
   char* scratch;    // saved sums in L2, this CTA's
   Trace<C::traced> trace;
@@ -78,6 +79,10 @@ struct Consumer {
   // ("fast accumulation"), so that longer sums are added up here, in float32, times scales (see
   // scales.cuh). A second accumulator of 256 columns would not fit: the columns are multiplied in
   // parts. Meanwhile the other consumer multiplies.
+  //
+  // The next k-tile is waited for while this one's last part is multiplied, so that its first part
+  // follows the additions at once: with blocks 1.114 / 1.041 instead of 1.090 / 0.978 of cuBLAS at
+  // 8192³, 1.079 / 1.055 instead of 1.048 / 1.059 at 4096³.
   template <class Kind, class Scales>
   __device__ void multiply_promoted(Accumulator<C>& acc, Scales scales) {
     static_assert(!C::pingpong && C::tile_k == 128);
@@ -86,9 +91,11 @@ struct Consumer {
     for (int block = 0; block < C::blocks; ++block)
 #pragma unroll
       for (int i = 0; i < C::tile_n / 2; ++i) acc[block][i] = 0;
+    mbarrier_wait(pipe.full(stage.index), stage.phase);
 #pragma unroll 1
     for (int k = 0; k < k_tiles; ++k) {
-      mbarrier_wait(pipe.full(stage.index), stage.phase);
+      Stage<C> next = stage;
+      next.advance();
       scales.read(stage.index);
       const u64 a = a_descriptor(), b = b_descriptor();
 #pragma unroll
@@ -102,16 +109,17 @@ struct Consumer {
             Wgmma<Kind>::issue(sum, a + step * a_step + block * (64 * 128 >> 4),
                                b + step * b_step + part * (C::wgmma_n * 128 >> 4), step > 0);
           wgmma_commit();
+          const bool last = block == C::blocks - 1 && part == parts - 1;
+          if (last && k + 1 < k_tiles) mbarrier_wait(pipe.full(next.index), next.phase);
           wgmma_wait<0>();
 #pragma unroll
           for (int i = 0; i < values; ++i) asm volatile("" : "+f"(sum[i])::"memory");
           held = stage.index;
-          const bool last = block == C::blocks - 1 && part == parts - 1;
           if (last && !Scales::late) release();
           scales.add(acc[block] + part * values, sum, block, part);
           if (last && Scales::late) release();
         }
-      stage.advance();
+      stage = next;
     }
     held = -1;
   }

@@ -1,8 +1,7 @@
 // What leaves while the next product is multiplied: a block of the output, or a sum to be saved. It is
 // packed at once, which frees the accumulator, and goes part by part, one beside each k-tile.
 #pragma once
-#include "slots.cuh"
-#include "store.cuh"
+#include "pending.cuh"
 
 template <class C>
 struct Outbox {
@@ -10,18 +9,26 @@ struct Outbox {
   static constexpr int columns = 64;                    // of a part; of a block one subtile
   static constexpr int parts = C::tile_n / columns;
   static constexpr int pieces = columns / 8;            // of a thread's fragment
-  static constexpr bool packs = sizeof(Output) == 2;    // else blocks are stored at once
+  static constexpr bool packs = sizeof(Output) == 2 && !C::postpones;  // else stored at once
 
   const TensorMap* map = nullptr;  // of the block on its way
   char* slot = nullptr;            // of the sum
   int row, column;                 // of this consumer's part of the tile
   Scale scale;                     // of this tile's saved sums
 
-  // D[block] = alpha · factor · acc
+  // D[block] = alpha · factor · acc, or its epilogue, which is `pending` then.
   template <class P>
   __device__ void store(Box<C>& box, Consumer<C>& consumer, Accumulator<C>& acc, const P& p,
-                        int block, float factor) {
-    if constexpr (packs) {
+                        int block, float factor, Pending<C>& pending, bool exact) {
+    if constexpr (C::postpones) {
+      if (C::repeats && opaque(exact)) {
+        pending.keep(consumer, acc);
+      } else {
+        save(box, consumer, acc, C::slots - 1, factor);
+        pending.keep(slot, box.unscale * p.alpha);
+      }
+      pending.begin(consumer, p, block);
+    } else if constexpr (packs) {
       factor *= p.alpha;
       if (factor == 1) {
 #pragma unroll

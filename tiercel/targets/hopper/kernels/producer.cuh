@@ -22,6 +22,12 @@ struct Producer {
     for (int k = 0; k < k_tiles; ++k) k_tile(a, b, backwards ? k_tiles - 1 - k : k);
   }
 
+  // A part of the k-tiles of a tile, which are `all`.
+  __device__ void take(const Share& share, int all) {
+    k_tiles = share.count;
+    k_first = backwards ? all - share.first - share.count : share.first;
+  }
+
   // The next stage, once it is empty; returns the barrier that counts its bytes.
   __device__ u32 acquire(u32 bytes) {
     mbarrier_wait(pipe.empty(stage.index), stage.phase ^ 1);

@@ -100,9 +100,9 @@ __device__ inline void bulk_load(u32 target, const void* source, u32 bytes, u32 
       ::"r"(target), "l"(source), "r"(bytes), "r"(barrier) : "memory");
 }
 
-// `bytes` from an address, both multiples of 16, into L2.
-__device__ inline void bulk_prefetch(const void* source, u32 bytes) {
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(source), "r"(bytes) : "memory");
+// The 128 bytes around an address, into L2.
+__device__ inline void prefetch_line(const void* source) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(source) : "memory");
 }
 
 __device__ inline void tma_store(const TensorMap& map, u32 source, int x, int y, int z) {
@@ -133,6 +133,12 @@ __device__ inline int release_add(int* to, int x) {
   asm volatile("atom.release.gpu.global.add.s32 %0, [%1], %2;"
                : "=r"(before) : "l"(to), "r"(x) : "memory");
   return before;
+}
+
+__device__ inline int acquire_load(const int* from) {
+  int x;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(x) : "l"(from) : "memory");
+  return x;
 }
 
 // What others released is seen from here on.
@@ -176,6 +182,17 @@ __device__ inline float global_load(const float* source) {
   float x;
   asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(x) : "l"(source));
   return x;
+}
+
+__device__ inline void global_store(float4* to, float a, float b, float c, float d) {
+  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};"
+               ::"l"(to), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
+}
+
+// From L2: what another multiprocessor has written.
+__device__ inline void global_load_l2(const float4* from, float (&to)[4]) {
+  asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3]) : "l"(from) : "memory");
 }
 
 // What this thread has written itself. `to` keeps its value where it is not wanted.

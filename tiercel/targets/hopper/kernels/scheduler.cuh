@@ -8,6 +8,13 @@ struct Tile {
   int end;       // D's rows from here on are another tile's, whatever this one's height
 };
 
+// What a cluster does of a tile where several share it, see stream_k.cuh.
+struct Share {
+  int first, count;        // k-tiles, in the order of the walk
+  bool gives = false;      // its sums to another cluster, or
+  int slot = 0, sums = 0;  // adds those of others: the first one's place, and how many
+};
+
 // Walk position → cluster tile of a matrix. A walk goes down `group` rows of cluster tiles, then one
 // column on: 8 rows × 8 columns in flight at a time read 16 panels for 64 tiles, where a plain
 // row-major walk reads 65.
@@ -42,7 +49,9 @@ struct Scheduler {
   __device__ void stop() { position = total; }
   __device__ void skip(int tiles) { position += tiles * stride; }
 
-  __device__ Tile tile() const {
+  __device__ Tile tile() const { return tile_at(position); }
+
+  __device__ Tile tile_at(int position) const {
     const int batch = position / (rows * columns);
     const Band at(position - batch * rows * columns, rows, columns, group);
     return {(at.row * C::cluster_m + m_rank) * C::tile_m, at.column * C::cluster_n + n_rank, batch,

@@ -5,10 +5,13 @@
 //   idle warps   three warps of every CTA, beside its producer thread
 //   first turn   whole CTAs that take no tile in their first turn; where the last turn of the grid
 //                would leave CTAs without a tile, this costs no time
+// or by both, which share the items.
 // Heads of several tiles may run before their tails, so that the planes have longer to arrive.
 #pragma once
+#include "crew.cuh"
 #include "gemm.cuh"
 #include "outbox.cuh"
+#include "settle.cuh"
 #include "slots.cuh"
 #include "steps.cuh"
 
@@ -26,10 +29,13 @@ struct SchemeParams {
   int block_rows, block_columns, tile_columns, k_tiles;
   int cluster_rows, cluster_columns, batches, group;
   int first_turn;               // clusters that combine in their first turn
-  int workers, left_workers;    // warps that combine; the first of them A, the others B
+  Crew first, beside;           // whole clusters; idle warps
   int split;                    // tiles whose heads run ahead
   float alpha, plane_scale, plane_unscale;
+  Verdict verdict;              // of the guard, if any; used where C repeats
+  int* arrived;                 // likewise: consumers that are done
   [[no_unique_address]] typename Trace<C::traced>::Params trace;
+  [[no_unique_address]] typename C::Epilogue::Params epilogue;
 
   __device__ float in_unit(float factor, Unit unit) const {
     return factor * (unit == Unit::one ? 1.0f : unit == Unit::scale ? plane_scale : plane_unscale);
@@ -39,13 +45,16 @@ struct SchemeParams {
 // ---- Combining ------------------------------------------------------------------------------
 
 template <int room, class C, class Program>
-__device__ void combine_share(const SchemeParams<C>& p, u32 buffer, int worker) {
-  if (worker < p.left_workers)
-    combine_items<typename C::Operand, typename Program::Left, C::a_mn_major, C::exact, room>(
-        p.left, buffer, worker, p.left_workers);
+__device__ void combine_share(const SchemeParams<C>& p, const Crew& crew, u32 buffer, int worker) {
+  const int left = crew.left_workers;
+  if (worker < left)
+    combine_items<typename C::Operand, typename Program::Left, C::a_mn_major, C::exact, C::measures,
+                  room>(
+        p.left, buffer, crew, worker, left);
   else if constexpr (Program::Right::planes > 0)
-    combine_items<typename C::Operand, typename Program::Right, C::b_mn_major, C::exact, room>(
-        p.right, buffer, worker - p.left_workers, p.workers - p.left_workers);
+    combine_items<typename C::Operand, typename Program::Right, C::b_mn_major, C::exact, C::measures,
+                  room>(
+        p.right, buffer, crew, worker - left, crew.workers - left);
 }
 
 // What a tile's producer watches of one operand: counters of its panel of squares, along K.
@@ -66,12 +75,23 @@ struct Panel {
 
 struct Portion {
   bool head, tail;
-  int number;  // of a tile whose head runs ahead; 0: of the others
+  int number;          // of a tile whose head runs ahead; 0: of the others
+  bool again = false;  // a whole tile, classically, in place of all this
 };
 
-// First the heads of the first `split` tiles, then their tails, then whole tiles.
+// Of one of a program's tables: the scheme's `all`, the first `head` of them, or what follows.
+struct Lines {
+  int begin, end;
+
+  __device__ Lines(const Portion& portion, int head, int all, int again)
+      : begin(portion.again ? all : portion.head ? 0 : head),
+        end(portion.again ? all + again : portion.tail ? all : head) {}
+};
+
+// First the heads of the first `split` tiles, then their tails, then whole tiles. Inline, or ptxas
+// serialises the tensor core instructions, whose accumulators a call would cross (its note C7510).
 template <class C, class Run>
-__device__ void for_each_portion(const Scheduler<C>& first, int split, Run run) {
+__device__ __forceinline__ void for_each_portion(const Scheduler<C>& first, int split, Run run) {
   for (int turn = 0;; ++turn) {
     const bool ahead = turn < split;
     const int number = ahead ? turn : turn - split;
@@ -92,17 +112,18 @@ __device__ void prefetch(const SchemeParams<C>& p, Product next) {
 template <class C, class Program>
 __device__ void produce(const SchemeParams<C>& p, Producer<C>& load, Portion portion) {
   constexpr int group = Readiness::width * Squares::k_tiles;
-  const int end = portion.tail ? Program::products : Program::head_products;
+  const Lines lines(portion, Program::head_products, Program::products, Program::products_again);
 #pragma unroll 1
-  for (int i = portion.head ? 0 : Program::head_products; i < end; ++i) {
+  for (int i = lines.begin; i < lines.end; ++i) {
     const Product next = Program::product_at(i);
-    prefetch(p, Program::product_at(i + 1 < Program::products ? i + 1 : 0));
+    prefetch(p, Program::product_at(i + 1 < Program::products + Program::products_again ? i + 1 : 0));
     bool wait = false;
     if constexpr (C::combines || C::first_turn)
       if (next.wait) {
-        wait = !Readiness::all(p.left.ready, p.left_workers);
+        const int left = p.first.left_workers + p.beside.left_workers;
+        wait = !Readiness::all(p.left.ready, left);
         if (Program::Right::planes > 0)
-          wait |= !Readiness::all(p.right.ready, p.workers - p.left_workers);
+          wait |= !Readiness::all(p.right.ready, p.first.workers + p.beside.workers - left);
         wait &= count(p.left.flag) == 0;  // the result is not wanted any more
         proxy_fence();
       }
@@ -129,6 +150,8 @@ struct Machine {
   Accumulator<C>& acc;
   Box<C>& box;
   Outbox<C> outbox{};
+  Pending<C> pending{};
+  bool exact = false;  // a block whose epilogue is pending is kept in float32
 
   // A part of a product has 8 k-tiles at least, and 12 where it is not alone: ../fused_product.py.
   static constexpr int ahead = 3;  // k-tiles, of 1024 cycles, before a saved sum is needed
@@ -136,19 +159,38 @@ struct Machine {
   static_assert(Outbox<C>::parts + 1 + ahead <= 8);
 
   __device__ void run(Portion portion) {
-    const int end = portion.tail ? Program::steps : Program::head_steps;
+    const Lines lines(portion, Program::head_steps, Program::steps, Program::steps_again);
     outbox.scale.factor = 0;
+    exact = portion.again;
 #pragma unroll 1
-    for (int i = portion.head ? 0 : Program::head_steps; i < end; ++i) run(Program::step_at(i));
+    for (int i = lines.begin; i < lines.end; ++i) run(Program::step_at(i));
   }
 
   __device__ void finish() {
     outbox.send_all(box, tile);
+    if constexpr (C::postpones) forget(box);
+    pending.finish(tile, p);
     if (outbox.scale.bad) *p.flag = 1;
+  }
+
+  // Behind all else; the same for all threads.
+  __device__ bool is_refused() const {
+    named_sync(1 + tile.group, 128);
+    if (tile.thread == 0) {
+      settle_arrive(p);
+      ::is_refused<C, Program>(p);
+    }
+    named_sync(1 + tile.group, 128);
+    return __any_sync(0xffffffffu, count(p.flag) != 0);  // of a warp, ptxas must know
   }
 
  private:
   __device__ void run(const Step& step) {
+    const bool stores = step.op == Step::Op::store || step.op == Step::Op::store_now;
+    if (C::postpones && stores) {
+      forget(box);
+      pending.finish(tile, p);
+    }
     const float factor = p.in_unit(step.factor, step.unit);
     const bool zero = step.from == From::zero;
     switch (step.op) {
@@ -177,23 +219,28 @@ struct Machine {
         break;
       case Step::Op::store:
       case Step::Op::store_now:
-        outbox.store(box, tile, acc, p, step.index, factor);
+        outbox.store(box, tile, acc, p, step.index, factor, pending, exact);
         if (step.op == Step::Op::store_now) outbox.send_all(box, tile);
         break;
     }
   }
 
-  // Meanwhile the outbox is emptied and a saved sum is fetched. There is no control flow around
-  // the first and the last k-tile: where sums that other instructions made could pass a loop by, ptxas
-  // serialises the tensor core instructions (1.06 instead of 1.15 times the vendor at 8192³).
+  // Meanwhile the outbox is emptied, a pending epilogue goes on and a saved sum is fetched. There is no
+  // control flow around the first and the last k-tile: where sums that other instructions made could
+  // pass a loop by, ptxas serialises the tensor core instructions (1.06 instead of 1.15 times the
+  // vendor at 8192³).
   template <class Kind>
   __device__ void products(const Step& step, bool zero) {
     const int k_tiles = border(step, step.part.number + 1) - border(step, step.part.number);
-    send_while_multiplying<Kind, 0>(zero);
+    typename Pending<C>::Fetched fetched;
+    send_while_multiplying<Kind, 0>(zero, fetched);
     int k = Outbox<C>::parts;
 #pragma unroll 1
-    do tile.template k_tile<Kind>(acc, k, true, [] {});
+    do tile.template k_tile<Kind>(acc, k, true, [&] {
+      if (pending.is_due(k, tile.group, p.k_tiles)) pending.step(tile, p, fetched);
+    });
     while (++k < k_tiles - ahead);
+    if constexpr (C::postpones) forget(box);
     fetch(tile, step.slot, step.slot != no_slot, box);
 #pragma unroll 1
     do tile.template k_tile<Kind>(acc, k, true, [] {});
@@ -209,17 +256,20 @@ struct Machine {
   }
 
   template <class Kind, int part>
-  __device__ void send_while_multiplying(bool zero) {
-    tile.template k_tile<Kind>(acc, part, part > 0 || !zero,
-                               [&] { outbox.template send<part>(box, tile); });
-    if constexpr (part + 1 < Outbox<C>::parts) send_while_multiplying<Kind, part + 1>(zero);
+  __device__ void send_while_multiplying(bool zero, typename Pending<C>::Fetched& fetched) {
+    constexpr bool last = part == Outbox<C>::parts - 1;
+    tile.template k_tile<Kind>(acc, part, part > 0 || !zero, [&] {
+      outbox.template send<part>(box, tile);
+      if constexpr (last) fetched = pending.fetch(tile, p);
+    });
+    if constexpr (!last) send_while_multiplying<Kind, part + 1>(zero, fetched);
   }
 };
 
 // ---- The kernel --------------------------------------------------------------------------------
 
 template <class C, class Program>
-__device__ void scheme_gemm(const SchemeParams<C>& params) {
+__device__ __forceinline__ void scheme_gemm(const SchemeParams<C>& params) {
   extern __shared__ __align__(1024) unsigned char shared[];
   const int warp_group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
   const u32 rank = C::cluster == 1 ? 0 : cluster_rank();
@@ -243,7 +293,8 @@ __device__ void scheme_gemm(const SchemeParams<C>& params) {
     if (schedule.position < 0) {
       constexpr int warps = (1 + C::consumers) * 4, room = Layout<C>::staging / warps / 1024 * 1024;
       const int warp = threadIdx.x / 32;
-      combine_share<room, C, Program>(params, pipe.base + warp * room, blockIdx.x * warps + warp);
+      combine_share<room, C, Program>(params, params.first, pipe.base + warp * room,
+                                      blockIdx.x * warps + warp);
       schedule.skip(1);
       proxy_fence_shared();  // TMA writes there next
       cluster_sync();
@@ -257,16 +308,21 @@ __device__ void scheme_gemm(const SchemeParams<C>& params) {
       producer.loaded = Layout<C>::stage;
       producer.trace = {params, 0, true};
       producer.a_batch = producer.b_batch = 0;
-      for_each_portion(schedule, params.split, [&](Tile tile, Portion portion) {
-        producer.tile = tile;
-        produce<C, Program>(params, producer, portion);
-      });
+      for (bool again = false;; again = true) {
+        for_each_portion(schedule, again ? 0 : params.split, [&](Tile tile, Portion portion) {
+          producer.tile = tile;
+          portion.again = C::repeats && opaque(again);
+          produce<C, Program>(params, producer, portion);
+        });
+        if (!C::repeats || again || !is_refused<C, Program>(params)) break;
+        schedule = Scheduler<C>(params, rank);
+      }
       producer.finish();
     } else if constexpr (C::combines) {
       const int warp = static_cast<int>(threadIdx.x) / 32 - 1;
       if (warp >= 0)
         combine_share<Layout<C>::items_warp, C, Program>(
-            params, pipe.base + Layout<C>::items + warp * Layout<C>::items_warp,
+            params, params.beside, pipe.base + Layout<C>::items + warp * Layout<C>::items_warp,
             blockIdx.x + warp * gridDim.x);
     }
     __syncwarp();
@@ -277,15 +333,23 @@ __device__ void scheme_gemm(const SchemeParams<C>& params) {
     Accumulator<C> acc;
     Box<C> box;
     Machine<C, Program> machine{params, consumer, acc, box};
+    if (C::repeats && blockIdx.x == 0 && warp_group == 1 &&
+        !unchanged<decltype(C::Operand::bits)>(params.verdict, consumer.thread, 128))
+      *params.flag = 1;
     const u64 first = static_cast<u64>(blockIdx.x) * max(params.split, 1);
-    for_each_portion(schedule, params.split, [&](Tile tile, Portion portion) {
-      consumer.tile = tile;
-      consumer.scratch = params.scratch + (first + portion.number) * C::slots * C::slot_bytes;
-      machine.run(portion);
-    });
-    machine.finish();
-    if (consumer.thread == 0) tma_store_wait<0>();
-    __syncwarp();
+    for (bool again = false;; again = true) {
+      for_each_portion(schedule, again ? 0 : params.split, [&](Tile tile, Portion portion) {
+        consumer.tile = tile;
+        consumer.scratch = params.scratch + (first + portion.number) * C::slots * C::slot_bytes;
+        portion.again = C::repeats && opaque(again);
+        machine.run(portion);
+      });
+      machine.finish();
+      if (consumer.thread == 0) tma_store_wait<0>();
+      __syncwarp();
+      if (!C::repeats || again || !machine.is_refused()) break;
+      schedule = Scheduler<C>(params, C::cluster == 1 ? 0 : cluster_rank());
+    }
   }
   if constexpr (C::cluster > 1) cluster_sync();
   if (threadIdx.x == 0) Trace<C::traced>::clocks(params, 1);

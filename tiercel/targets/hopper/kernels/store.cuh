@@ -9,9 +9,10 @@
 //
 // C::Epilogue changes the values of a subtile in place before that; see epilogue.cuh. `shrink` is 1
 // where it makes one output column of two columns of the product. A subtile is `narrow`, 64 bytes wide,
-// where the columns of a tile do not fill spans of 128 then (64 and 192 columns of 16 bits), and where
-// the accumulator leaves few registers. `further` outputs of the same type and size follow the first
-// one, with their own tensor maps behind its.
+// where the columns of a tile do not fill spans of 128 then (64 and 192 columns of 16 bits), where the
+// accumulator leaves few registers, and where it is a step of what C `postpones` (pending.cuh).
+// `further` outputs of the same type and size follow the first one, with their own tensor maps behind
+// its.
 //
 // Where C `brings` an operand of the epilogue (16 bits, as many columns as the product), its whole tile
 // lies in the staging buffers when the products are done: TMA loads it there meanwhile, once the stores
@@ -21,7 +22,7 @@ struct Store {
   using Output = typename C::Output;
   using Epilogue = typename C::Epilogue;
   static constexpr int whole = 128 / sizeof(Output);  // columns
-  static constexpr bool narrow = C::tile_n % (whole << Epilogue::shrink) != 0 ||
+  static constexpr bool narrow = C::tile_n % (whole << Epilogue::shrink) != 0 || C::postpones ||
                                  (Epilogue::loads && C::blocks * C::tile_n / 2 > 128);
   static constexpr int columns = narrow ? whole / 2 : whole;
   static constexpr int pitch = columns * sizeof(Output);        // bytes of a subtile's row
@@ -61,8 +62,9 @@ struct Store {
   static __device__ void prefetch(const Consumer<C>& consumer, const P& params) {
     const auto& seen = limited<C>(params, consumer.tile);
     for (int row = consumer.thread; row < C::blocks * 64; row += 128)
-      Epilogue::prefetch(seen, consumer.tile.batch, consumer.tile.row + consumer.first_row() + row,
-                         consumer.tile.n * C::tile_n, C::tile_n);
+      Epilogue::prefetch(seen, Place{consumer.tile.batch, 0, 0,
+                                     consumer.tile.row + consumer.first_row() + row,
+                                     consumer.tile.n * C::tile_n}, C::tile_n);
   }
 
   // D[block] = epilogue(alpha · scale · acc), for the block of the output grid at (row, column). The
@@ -167,6 +169,35 @@ struct Store {
                   pairs[j + 1][0], pairs[j + 1][1]);
   }
 
+  static __device__ void stage(u32 target, const float (&x)[pieces][4], int thread) {
+    const int lane = thread % 32, row = row_of(thread);
+    if constexpr (Epilogue::shrink == 1) {  // one value of each piece and row
+      const int in_piece = lane % 4 * sizeof(Output);
+#pragma unroll
+      for (int j = 0; j < pieces; ++j) {
+        const u32 at = target + place(row, j * 4 * sizeof(Output) + in_piece);
+        store_one(at, x[j][0]);
+        store_one(at + 8 * pitch, x[j][2]);  // row + 8: the same permutation
+      }
+    } else if constexpr (sizeof(Output) == 2) {
+      u32 pairs[pieces][2];
+#pragma unroll
+      for (int j = 0; j < pieces; ++j)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          pairs[j][half] = Output::pack(x[j][2 * half], x[j][2 * half + 1]);
+      stage_pairs(target, pairs, thread);
+    } else {
+      const int half = lane % 4 / 2, in_chunk = lane % 2 * 8;
+#pragma unroll
+      for (int j = 0; j < pieces; ++j) {
+        const u32 at = target + place(row, (2 * j + half) * 16 + in_chunk);
+        shared_store(at, x[j][0], x[j][1]);
+        shared_store(at + 8 * pitch, x[j][2], x[j][3]);
+      }
+    }
+  }
+
  private:
   static __device__ Place place_of(const Consumer<C>& consumer, int row, int column, int block) {
     const int lane = consumer.thread % 32;
@@ -203,35 +234,6 @@ struct Store {
   static __device__ u32 place(int row, int byte) {
     constexpr int chunks = pitch / 16, rows = 128 / pitch;  // chunks of a row; rows of 128 bytes
     return row * pitch + (byte / 16 ^ row / rows % chunks) * 16 + byte % 16;
-  }
-
-  static __device__ void stage(u32 target, const float (&x)[pieces][4], int thread) {
-    const int lane = thread % 32, row = row_of(thread);
-    if constexpr (Epilogue::shrink == 1) {  // one value of each piece and row
-      const int in_piece = lane % 4 * sizeof(Output);
-#pragma unroll
-      for (int j = 0; j < pieces; ++j) {
-        const u32 at = target + place(row, j * 4 * sizeof(Output) + in_piece);
-        store_one(at, x[j][0]);
-        store_one(at + 8 * pitch, x[j][2]);  // row + 8: the same permutation
-      }
-    } else if constexpr (sizeof(Output) == 2) {
-      u32 pairs[pieces][2];
-#pragma unroll
-      for (int j = 0; j < pieces; ++j)
-#pragma unroll
-        for (int half = 0; half < 2; ++half)
-          pairs[j][half] = Output::pack(x[j][2 * half], x[j][2 * half + 1]);
-      stage_pairs(target, pairs, thread);
-    } else {
-      const int half = lane % 4 / 2, in_chunk = lane % 2 * 8;
-#pragma unroll
-      for (int j = 0; j < pieces; ++j) {
-        const u32 at = target + place(row, (2 * j + half) * 16 + in_chunk);
-        shared_store(at, x[j][0], x[j][1]);
-        shared_store(at + 8 * pitch, x[j][2], x[j][3]);
-      }
-    }
   }
 
   static __device__ void store_one(u32 address, float x) {

@@ -50,6 +50,17 @@ struct tf32 {
 };
 struct e4m3 {
   unsigned char bits;
+  // Of pairs, to float16, which holds all of them, and back, rounded; NaN stays NaN.
+  static __device__ u32 to_f16(u16 both) {
+    u32 pair;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(both));
+    return pair;
+  }
+  static __device__ u16 from_f16(u32 pair) {
+    u16 both;
+    asm("cvt.rn.satfinite.e4m3x2.f16x2 %0, %1;" : "=h"(both) : "r"(pair));
+    return both;
+  }
 };
 struct e5m2 {
   unsigned char bits;

@@ -20,18 +20,29 @@ __device__ inline float least_of(const u32* record) {
   return __uint_as_float(Extremes::infinity - record[1]);
 }
 
-// Comparisons are such that NaN refuses. One block.
-template <int threads, class Word>
-__device__ void judge(const Verdict& v) {
+// By the records alone. Comparisons are such that NaN refuses.
+__device__ inline bool acceptable(const Verdict& v) {
   const float most_a = most_of(v.left), least_a = least_of(v.left);
   const float most_b = most_of(v.right), least_b = least_of(v.right);
   const bool even = most_a / least_a * (most_b / least_b) <= v.limit;
   const bool small = most_a <= v.headroom && most_b <= v.headroom && most_a * most_b <= v.headroom;
   const bool fine = least_a >= v.left_floor && least_b >= v.right_floor;
-  bool good = even && small && fine;
-  for (int i = threadIdx.x; i < v.samples; i += threads)
-    good &= static_cast<const Word*>(v.source)[v.places[i]] == static_cast<const Word*>(v.values)[i];
-  if (!good) *v.flag = 1;
+  return even && small && fine;
+}
+
+// Whether the samples of thread `first` of `threads` are what they were.
+template <class Word>
+__device__ bool unchanged(const Verdict& v, int first, int threads) {
+  bool same = true;
+  for (int i = first; i < v.samples; i += threads)
+    same &= static_cast<const Word*>(v.source)[v.places[i]] == static_cast<const Word*>(v.values)[i];
+  return same;
+}
+
+// One block.
+template <int threads, class Word>
+__device__ void judge(const Verdict& v) {
+  if (!acceptable(v) || !unchanged<Word>(v, threadIdx.x, threads)) *v.flag = 1;
 }
 
 // The record of an operand whose planes are not combined by 16 lanes to a segment.

@@ -1,0 +1,289 @@
+"""Products whose arrays lie elsewhere have the arguments of new ones. Without a GPU."""
+
+import ctypes
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tiercel.frontends.torch import cuda_fused, cuda_shared
+from tiercel.frontends.torch.cuda_workspace import Layout
+from tiercel.lower.accumulator import accumulate
+from tiercel.lower.accumulator.combining import Combining
+from tiercel.lower.recipe import Guard
+from tiercel.schemes import get
+from tiercel.targets.hopper import (
+    driver,
+    fused,
+    fused_product,
+    operand,
+    packed,
+    planes,
+    product,
+    split,
+    stream_k,
+    verdict,
+)
+from tiercel.targets.hopper.config import Tile
+from tiercel.targets.hopper.driver import MAP_BYTES, TensorMap
+from tiercel.targets.hopper.fused_product import Workspace, prepare
+from tiercel.targets.hopper.movable import extent_of
+from tiercel.targets.hopper.verdict import Judge
+
+PROGRAM = accumulate(get("winograd"))
+M, K, N = 1024, 1024, 2048
+
+
+def tensor_map(*described):
+    """Of the address, and of all else."""
+    dtype, address, *rest = described
+    text = address.to_bytes(8, "little") + repr((dtype, *rest)).encode()
+    made = TensorMap(text.ljust(MAP_BYTES))
+    made.address = address
+    return made
+
+
+class Descriptor:
+    def __init__(self, _ptr):
+        self.first = ctypes.c_uint64.from_address(_ptr)
+
+
+def move(descriptor, address):
+    descriptor.first.value = address
+    return (0,)
+
+
+class Kernel:
+    """Keeps the arguments that it is launched with."""
+
+    def __init__(self, name, launched):
+        self.name, self.launched = name, launched
+
+    def launch(self, blocks, arguments, stream, threads):
+        self.launched.append((self.name, blocks, threads, bytes(arguments.words)))
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """What was launched, with its argument."""
+    found = []
+    for module, name in (
+        (planes, "_kernel"), (verdict, "_kernel"), (fused_product, "kernel"), (product, "kernel")
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, lambda *key: Kernel(repr(key[:-1]), found))
+    for module in (fused_product, verdict, product):
+        monkeypatch.setattr(module, "multiprocessors", lambda device: 132)
+    fake = SimpleNamespace(CUtensorMap=Descriptor, cuTensorMapReplaceAddress=move)
+    monkeypatch.setattr(driver, "_driver", lambda: fake)
+    monkeypatch.setattr(driver, "clear_words", lambda *where: found.append(("clear", where)))
+    monkeypatch.setattr(fused_product, "clear_words", lambda *where: found.append(("clear", where)))
+    monkeypatch.setattr(operand, "tensor_map", tensor_map)
+    monkeypatch.setattr(cuda_fused, "raw_stream", lambda device: 7)
+    monkeypatch.setattr(cuda_fused.FusedWeight, "_tell", lambda self, flags: None)
+    return found
+
+
+WAYS = (
+    Combining(),
+    Combining("beside", split=1),
+    Combining("first", clusters=8, split=1, early=2),
+    Combining("both", clusters=8, split=1, sixteenths=8),
+)
+
+
+@pytest.fixture(params=WAYS, ids=lambda how: how.where)
+def way(request, monkeypatch):
+    """Where planes are combined."""
+    monkeypatch.setattr(fused_product, "choose", lambda *_, **__: request.param)
+
+
+@pytest.fixture
+def memories(monkeypatch):
+    """Workspaces as they are allocated."""
+    found = []
+
+    def allocate(self, like):
+        found.append(like.new_empty(self.offsets[-1], dtype=torch.uint8))
+        return found[-1]
+
+    monkeypatch.setattr(Layout, "allocate", allocate)
+    return found
+
+
+def matrix(rows, columns):
+    return torch.ones(rows, columns, dtype=torch.bfloat16)
+
+
+def judge(record):
+    return Judge(Guard(16.0, math.inf), (0.0, 0.0), record)
+
+
+def packed_weight():
+    b = matrix(N, K).t()
+    planes_of_b = torch.empty(4 * N * K, dtype=torch.float16)  # more than enough
+    right = packed.PackedOperand(b, fused.lower(PROGRAM, "bfloat16"), planes_of_b, 1.0)
+    record = torch.zeros(3, dtype=torch.int32)
+    return cuda_fused.FusedWeight(cuda_fused.Static(right, judge(record)))
+
+
+def prepared_anew(launched, weight, a, right, out, arrays, combining=None):
+    """The launches of a product that is prepared for these arrays."""
+    launched.clear()
+    more = {"judge": weight.static.judge, "program": PROGRAM, "combining": combining}
+    return prepare(a, right, out, memory=Workspace(*arrays), **more)
+
+
+def test_the_extent_of_an_array():
+    x = torch.empty(4, 8)
+    assert extent_of(x[:, :3]) == (x.data_ptr(), 4 * (3 * 8 + 3))
+    assert extent_of(x.t()) == (x.data_ptr(), 4 * 32)
+    assert extent_of(x[:0]).size == 0
+
+
+@pytest.mark.usefixtures("way")
+def test_a_packed_weight(launched, memories):
+    weight = packed_weight()
+    weight.multiply(matrix(M, K), matrix(M, N))
+    (layout,) = weight._layouts.values()
+    for _ in range(2):
+        a, out = matrix(M, K), matrix(M, N)
+        launched.clear()
+        weight.multiply(a, out)
+        moved = list(launched)
+        assert len(moved) >= 4
+        arrays = layout.arrays(memories[-1])
+        prepared_anew(launched, weight, a, weight.static.operand, out, arrays).run(7)
+        assert launched == moved
+    assert len(weight._ready) == 1
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("same", [False, True])
+def test_two_dynamic_operands(launched, memories, same):
+    weight = cuda_fused.FusedWeight(cuda_fused.Static(None, judge(None)), PROGRAM)
+
+    def operands():
+        a = matrix(N, K)
+        return a, a.t() if same else matrix(N, K).t(), matrix(N, N)
+
+    a, b, out = operands()
+    weight.multiply(a, out, b=b)
+    (layout,) = weight._layouts.values()
+    for _ in range(2):
+        a, b, out = operands()
+        launched.clear()
+        weight.multiply(a, out, b=b)
+        moved = list(launched)
+        prepared_anew(launched, weight, a, b, out, layout.arrays(memories[-1])).run(7)
+        assert launched == moved
+    assert len(weight._ready) == 1
+
+
+def test_arrays_that_overlapped_at_first(launched, memories):
+    weight = cuda_fused.FusedWeight(cuda_fused.Static(None, judge(None)), PROGRAM)
+    out, same = matrix(N, N), matrix(N, K)
+    weight.multiply(same, out, b=same.t())
+    (layout,) = weight._layouts.values()
+    for a, b in ((same, same.t()), (matrix(N, K), matrix(N, K).t()), (matrix(N, K), same.t())):
+        launched.clear()
+        weight.multiply(a, out, b=b)
+        moved = list(launched)
+        prepared_anew(launched, weight, a, b, out, layout.arrays(memories[-1])).run(7)
+        assert launched == moved
+
+
+def test_planes_of_another_product(launched, memories, monkeypatch):
+    monkeypatch.setattr(cuda_shared, "_last", {})
+    monkeypatch.setattr(cuda_shared, "capturing", lambda: False)
+    monkeypatch.setattr(cuda_shared, "raw_stream", lambda device: 7)
+    first, second = packed_weight(), packed_weight()
+    for weight in (first, second):
+        weight.multiply(matrix(M, K), matrix(M, N))
+    for _ in range(3):
+        a, out = matrix(M, K), matrix(M, N)
+        first.multiply(a, matrix(M, N), tracked=True)
+        launched.clear()
+        second.multiply(a, out, tracked=True)
+        moved = list(launched)
+        (layout,) = second._layouts.values()
+        arrays = layout.without_planes.arrays(memories[-1])
+        kept = cuda_shared._last[-1]
+        arrays[0], arrays[-1] = kept.array(0), kept.array(-1)
+        right = second.static.operand
+        made = prepared_anew(launched, second, a, right, out, arrays, Combining())
+        for step in (made.before[-1], made.multiply, *made.after):
+            step.run(7)
+        assert launched == moved
+
+
+@pytest.fixture
+def played(launched, monkeypatch):
+    """The plain kernel for tensors that are nowhere."""
+    monkeypatch.setattr(product, "check_devices", lambda named: None)
+    monkeypatch.setattr(product, "run", lambda ready, a, stream: ready.run(stream))
+    monkeypatch.setattr(product, "_ready", {})
+    split_kernel = Kernel("sum", launched)
+    monkeypatch.setattr(split, "_kernel", lambda dtype, device: split_kernel)
+    return launched
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+@pytest.mark.parametrize("flipped", [False, True])
+@pytest.mark.parametrize("width", [N, N - 3])
+def test_the_plain_kernel(played, monkeypatch, parts, flipped, width):
+    tile = Tile(128, 256, 4, "cooperative", cluster_m=2)
+
+    def choice(a, b, out):
+        works.append(torch.empty(parts, *out.shape) if parts > 1 else None)
+        return tile, works[-1]
+
+    works = []
+    monkeypatch.setattr(product, "_choice", choice)
+    for _ in range(3):
+        a, b = matrix(M, K), matrix(K, N)[:, :width]
+        out = matrix(width, M).t() if flipped and parts == 1 else matrix(M, width)
+        played.clear()
+        product.gemm(a, b, out=out)
+        moved = list(played)
+        assert len(moved) == (2 if parts > 1 else 1)
+        played.clear()
+        product._prepared(a, b, out, None, works[-1], 1.0, 0.0, tile, True).run(7)
+        assert played == moved
+    assert len(product._ready) == 1
+
+
+def test_a_sum_of_products_in_place_and_elsewhere(played):
+    a, b = matrix(M, K), matrix(K, N)
+    for _ in range(2):
+        c, out = matrix(M, N), matrix(M, N)
+        for summand in (out, c, out):
+            played.clear()
+            product.gemm(a, b, out=out, beta=1.0, c=summand)
+            moved = list(played)
+            played.clear()
+            product._prepared(a, b, out, summand, None, 1.0, 1.0, None, True).run(7)
+            assert played == moved
+
+
+def test_a_kernel_whose_last_turn_is_shared(played, monkeypatch):
+    memory = {7: torch.zeros(8), 9: torch.zeros(8)}
+    monkeypatch.setattr(
+        stream_k, "_memory", lambda device, stream, blocks, capturing: memory[stream]
+    )
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    tile = Tile(128, 256, 4, "cooperative", cluster_m=2)
+    monkeypatch.setattr(product, "_choice", lambda a, b, out: (tile, None))
+    for stream in (7, 9, 7):
+        monkeypatch.setattr(product, "run", lambda ready, a, _, stream=stream: ready.run(stream))
+        a, b, out = matrix(4096, 4096), matrix(4096, 1280), matrix(4096, 1280)
+        played.clear()
+        product.gemm(a, b, out=out)
+        moved = list(played)
+        played.clear()
+        anew = product._prepared(a, b, out, None, None, 1.0, 0.0, tile, True)
+        assert isinstance(anew, stream_k.SharedLaunch)
+        anew.run(stream)
+        assert played == moved
+        assert memory[stream].data_ptr().to_bytes(8, "little") in moved[0][-1]
+    assert len(product._ready) == 1

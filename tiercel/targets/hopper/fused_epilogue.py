@@ -1,0 +1,223 @@
+"""A product by a scheme with a traced epilogue: both inside one kernel.
+
+Each block of the output goes through the epilogue while later products are multiplied
+(``kernels/pending.cuh``). Until then it is kept as float16 with a power of two for each thread,
+three bits more than a bfloat16 product has that is rounded before its epilogue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tiercel.errors import TiercelTypeError, TiercelValueError
+from tiercel.lower.accumulator import AccumulatorProgram, classical
+from tiercel.lower.accumulator.combining import Combining
+from tiercel.lower.epilogue import Epilogue
+from tiercel.lower.epilogue.cuda_params import addresses
+from tiercel.targets.hopper.arrivals import arrivals
+from tiercel.targets.hopper.driver import TensorMap, clear_words
+from tiercel.targets.hopper.epilogue import COLUMN_BLOCK, Staged, epilogue_text, staged_outputs
+from tiercel.targets.hopper.epilogue_plan import (
+    ARRIVALS_BYTES,
+    EpiloguePlan,
+    counters,
+    finished,
+    traced_params,
+)
+from tiercel.targets.hopper.epilogue_plan import plan as plan_of
+from tiercel.targets.hopper.fused_product import TILE, Ending, Workspace, prepare
+from tiercel.targets.hopper.launch import remember
+from tiercel.targets.hopper.movable import Movable, Ready, extent_of
+from tiercel.targets.hopper.operand import Matrix, of_tensor, oriented
+from tiercel.targets.hopper.packed import PackedOperand
+from tiercel.targets.hopper.product import check_devices
+from tiercel.targets.hopper.verdict import Judge
+
+if TYPE_CHECKING:
+    import torch
+
+Operands = Mapping[str, "torch.Tensor | float"]
+
+SPAN = 64  # bytes of a row that one TMA store takes: ``kernels/store.cuh``, where C postpones
+
+
+@dataclass(frozen=True, eq=False)
+class FusedEpilogue:
+    """What all products of one shape by one scheme with one epilogue share.
+
+    ``arrays``: what a call fills, as a classical kernel's with its tiles would, but for ``blocks``,
+    the partial results of a row. ``memory``: sizes and dtypes of a workspace, once it is known.
+    """
+
+    program: AccumulatorProgram
+    arrays: EpiloguePlan
+    staged: Staged | None
+    blocks: int
+    memory: list[tuple[int, torch.dtype]]
+
+    @property
+    def arrivals(self) -> int:
+        """Counters that the kernel needs."""
+        return counters(self.arrays.M, self.blocks) if self.arrays.results else 0
+
+    def ending(
+        self,
+        a: torch.Tensor,
+        filled: Mapping[str, torch.Tensor],
+        operands: Operands,
+        counted: int,
+        alpha: float,
+    ) -> Ending:
+        """For ``prepare``; ``filled``: the arrays; ``counted``: address of the counters."""
+        plan, staged, left = self.arrays, self.staged, of_tensor(a, "a")
+
+        def maps(program: AccumulatorProgram) -> Iterator[TensorMap]:
+            for i in range(program.m):
+                for j in range(program.n):
+                    if staged is None:  # not used: any will do
+                        yield oriented(left, "a")[0].tensor_map(64, span=SPAN)
+                        continue
+                    for x in staged.outputs:
+                        d = of_tensor(filled[x.name], x.name)
+                        rows, columns = d.rows // program.m, d.columns // program.n
+                        block = d.block(i * rows, j * columns, rows, columns)
+                        yield block.tensor_map(64, span=SPAN)
+
+        whole = plan.N // self.program.n % TILE.n == 0
+        dtype = staged.first.dtype if staged else left.dtype
+        return Ending(
+            epilogue_text(plan.instance, staged, whole, alpha == 1),
+            Matrix(0, dtype, plan.M, plan.N, plan.N, 1),
+            maps,
+            traced_params(counted, self.blocks, plan.argument(filled, operands)),
+            (0, *(ARRIVALS_BYTES + x for x in addresses(plan.instance))),
+            tuple(filled.values()),
+        )
+
+
+_plans: dict[Any, FusedEpilogue] = {}
+_ready: dict[Any, Ready] = {}
+
+
+def fused_epilogue(
+    a: torch.Tensor,
+    b: PackedOperand | torch.Tensor,
+    epilogue: Epilogue,
+    operands: Operands,
+    *,
+    alpha: float = 1.0,
+    judge: Judge | None = None,
+    combining: Combining | None = None,
+    out: torch.Tensor | None = None,
+    stream: int | None = None,
+    told: Callable[[torch.Tensor], None] | None = None,
+) -> dict[str, torch.Tensor]:
+    """Every output of ``epilogue(alpha · A·B, **operands)``, as ``gemm_epilogue`` gives them.
+
+    ``a`` (M, K) of 16 bits, ``b`` (K, N) of its dtype; without planes the product is classical,
+    and the epilogue beside later products all the same. ``judge`` and ``combining`` as in
+    ``prepare``. One launch where A is combined inside, else two. ``out``: row-major memory for the
+    first tile, whose rows start at multiples of 16 bytes. ``told`` gets words of the device, the
+    first of which is 1 if the product was computed classically after all.
+
+    Raises :class:`TiercelValueError` where sizes do not divide into the scheme's blocks, or these
+    not into groups of 16 rows that an epilogue reduces.
+    """
+    import torch
+
+    device = a.get_device()
+    operands = {x: y if isinstance(y, torch.Tensor) else float(y) for x, y in operands.items()}
+    key = (
+        b if isinstance(b, PackedOperand) else _kind(b), _kind(a), _kind(out), epilogue, alpha,
+        judge, combining, tuple(operands), *(_kind(x) for x in operands.values()),
+    )  # fmt: skip
+    planned = _plans.get(key)
+    if planned is None:
+        planned = remember(_plans, key, _planned(a, b, epilogue, operands))
+    plan = planned.arrays
+    arrays = {
+        name: torch.empty(shape, dtype=getattr(torch, dtype), device=a.device)
+        for kind in (plan.outputs, plan.partials, plan.results)
+        for name, (shape, dtype) in kind.items()
+        if out is None or name != next(iter(plan.outputs), None)
+    }
+    if out is not None:
+        arrays = {next(iter(plan.outputs)): out} | arrays
+    if stream is None:
+        stream = int(torch._C._cuda_getCurrentRawStream(device))
+    values = [x for x in operands.values() if isinstance(x, torch.Tensor)]
+    touched = [a, *arrays.values(), *values]
+    if planned.arrivals:
+        touched.append(arrivals(device, stream, planned.arrivals))
+    if not isinstance(b, PackedOperand):
+        touched.append(b)
+        combining = Combining()
+    memory = [torch.empty(n, dtype=dtype, device=a.device) for n, dtype in planned.memory]
+    places = [x.data_ptr() for x in (*touched, *memory)]
+    numbers = tuple(x for x in operands.values() if not isinstance(x, torch.Tensor))
+    ready = _ready.get((planned, numbers))
+    if ready is None or not ready.movable.reaches(places):
+        counted = touched[len(arrays) + len(values) + 1].data_ptr() if planned.arrivals else 0
+        work = prepare(
+            a, b, planned.ending(a, arrays, operands, counted, alpha),
+            program=planned.program, alpha=alpha, judge=judge, combining=combining,
+            memory=Workspace(*memory) if memory else None, single=True,
+        )  # fmt: skip
+        memory = list(work.workspace)
+        planned.memory[:] = [(x.numel(), x.dtype) for x in memory]
+        extents = [extent_of(x) for x in (*touched, *memory)]
+        places = [x.address for x in extents]
+        movable = Movable((*work.before, work.multiply, *work.after), extents)
+        ready = remember(_ready, (planned, numbers), Ready(work.addresses_only(), movable))
+    with torch.cuda.device(device), ready.movable.lock:
+        ready.movable.to(places)
+        clear_words(memory[-1].data_ptr(), memory[-1].numel(), stream)
+        ready.launch.run_cleared(stream)
+    if told is not None:
+        told(memory[-1])
+    found = {name: arrays[name] for name in plan.outputs}
+    return found | {x.name: finished(x, arrays) for x in plan.instance.partials}
+
+
+def _planned(
+    a: torch.Tensor, b: PackedOperand | torch.Tensor, epilogue: Epilogue, operands: Operands
+) -> FusedEpilogue:
+    tensors = {name: x for name, x in operands.items() if not isinstance(x, (int, float))}
+    matrix = b.b if isinstance(b, PackedOperand) else b
+    program = b.lowered.program if isinstance(b, PackedOperand) else classical()
+    check_devices({"a": a, "b": matrix, **tensors})
+    left, right = of_tensor(a, "a"), of_tensor(matrix, "b")
+    if a.dtype.itemsize != 2:
+        raise TiercelTypeError(
+            f"a is {a.dtype}; a scheme takes an epilogue after products of 16-bit operands. Pass "
+            "those, or apply the epilogue to the product"
+        )
+    M, N = left.rows, right.columns
+    made = plan_of(left, right, (), epilogue, operands, TILE, a.get_device())
+    staged = staged_outputs(made.instance, N)
+    shrink = staged.shrink if staged else 0
+    if made.partials and M % (program.m * COLUMN_BLOCK):
+        raise TiercelValueError(
+            f"a has {M} rows; with reductions a scheme of {program.m} blocks of rows needs a "
+            f"multiple of {program.m * COLUMN_BLOCK}. Pad a, or use the classical kernel"
+        )
+    if N % (program.n * 8 << shrink):
+        raise TiercelValueError(
+            f"the product has {N} columns; {program.n} blocks of a multiple of {8 << shrink} are "
+            "needed. Use the classical kernel"
+        )
+    blocks = program.n * -(-N // (program.n * TILE.n))
+    partials = dict(made.partials)
+    for x in made.instance.partials:
+        if x.over == "row":
+            (rows, _, *pair), dtype = partials[x.name]
+            partials[x.name] = (rows, blocks, *pair), dtype
+    return FusedEpilogue(program, replace(made, partials=partials), staged, blocks, [])
+
+
+def _kind(x: torch.Tensor | float | None) -> Any:
+    if x is None or isinstance(x, (int, float)):
+        return x is None
+    return x.dtype, x.shape, x.stride(), x.get_device(), x.data_ptr() % 16

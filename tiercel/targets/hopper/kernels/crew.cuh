@@ -1,0 +1,250 @@
+// Planes that are combined inside the product, by warps that have nothing else to do. A warp's item is
+// 8 rows × 32 vectors; 32 items make a square, a panel of rows (of M or N) by a span of K. Items go by
+// bands of panels, and in a band by K: the product that first needs them walks along K as well.
+#pragma once
+#include "combine.cuh"
+
+template <bool first, class A, class B>
+struct Choose {
+  using Type = A;
+};
+template <class A, class B>
+struct Choose<false, A, B> {
+  using Type = B;
+};
+template <bool first, class A, class B>
+using Choice = typename Choose<first, A, B>::Type;
+
+struct Squares {
+  static constexpr int side = 256, items = 32, rows = side / items, vectors = 32;
+  static constexpr int k_tiles = 4;  // of a span: 512 bytes, or 256 rows of 16-bit values
+};
+
+// Rows on their way through a warp's part of shared memory, `room` bytes: registers for that do not
+// exist beside the accumulators.
+template <int blocks, int room>
+struct RowBuffer {
+  static constexpr bool wide = room >= 2 * blocks * Squares::vectors * 16;
+  using Vector = Choice<wide, uint4, uint2>;
+  static constexpr int row = blocks * 32 * sizeof(Vector);
+  static constexpr int depth = room / row < Squares::rows ? room / row : Squares::rows;
+  static_assert(depth >= 2);
+};
+
+// Warps that combine, each every `workers`-th item of those that are theirs: `mine` of 16 that follow one
+// another, behind the first `others`. Mirrored by ../fused_params.py.
+struct Crew {
+  int workers, left_workers;  // the first of them combine A, the others B
+  int others, mine;
+  __device__ int item(int index) const { return index / mine * 16 + others + index % mine; }
+};
+
+// Where an item begins, and the square's counter.
+struct Item {
+  int row, column, counter;
+};
+
+template <bool mn_major, int blocks>
+__device__ Item item_at(const Combination<blocks>& p, int index) {
+  const int panels = mn_major ? p.squares_across : p.squares_down;
+  const int spans = mn_major ? p.squares_down : p.squares_across;
+  const int square = index / Squares::items;
+  const int band = square / (p.band * spans);
+  const int width = min(p.band, panels - band * p.band);
+  const int in_band = square - band * p.band * spans;
+  const int span = in_band / width;
+  const int panel = band * p.band + in_band - span * width;
+  return {(mn_major ? span : panel) * Squares::side + index % Squares::items * Squares::rows,
+          (mn_major ? panel : span) * Squares::vectors,
+          panel * spans + span};
+}
+
+// The items `worker`, `worker` + `workers`, … of a crew's. Each is worked out once, which takes five
+// divisions, and its rows are prefetched into L2 while the one before it is fetched: what is on its way
+// to shared memory alone does not cover memory's latency.
+template <bool mn_major, bool prefetches, int blocks>
+struct Items {
+  const Combination<blocks>& p;
+  const Crew& crew;
+  int index, step, total;
+  Item item;  // number `index`
+
+  __device__ Items(const Combination<blocks>& p, const Crew& crew, int worker, int workers)
+      : p(p), crew(crew), index(worker), step(workers),
+        total(p.squares_down * p.squares_across * Squares::items / 16 * crew.mine) {
+    find();
+  }
+  __device__ bool valid() const { return index < total; }
+  __device__ void advance() {
+    index += step;
+    find();
+  }
+
+ private:
+  __device__ void find() {
+    if (!valid()) return;
+    item = item_at<mn_major>(p, crew.item(index));
+    if constexpr (prefetches) prefetch();
+  }
+  __device__ void prefetch() const {
+#pragma unroll
+    for (int i = threadIdx.x % 32; i < blocks * Squares::rows; i += 32) {
+      const int row = item.row + i % Squares::rows;
+      if (row >= p.rows || item.column + Squares::vectors > p.columns) continue;
+      const uint4* from =
+          p.operand + p.offset[i / Squares::rows] + row * p.row_stride + item.column;
+#pragma unroll
+      for (int line = 0; line < Squares::vectors; line += 8) prefetch_line(from + line);
+    }
+  }
+};
+
+// A row of an item, of which a lane has a vector of each block, in one step or in two.
+template <class Vector, int blocks>
+struct RowCursor {
+  static constexpr int steps = sizeof(uint4) / sizeof(Vector);  // of a row
+  static constexpr int length = steps * Squares::rows;          // of an item
+  const Combination<blocks>& p;
+  bool valid;
+  int within = 0;  // in steps
+  Item item;
+
+  __device__ bool inside() const { return valid && row() < p.rows && column() < columns(); }
+  __device__ int row() const { return item.row + within / steps; }
+  // In units of Vector, this lane's and all.
+  __device__ int column() const { return steps * item.column + within % steps * 32 + lane(); }
+  __device__ int columns() const { return steps * p.columns; }
+  __device__ static int lane() { return threadIdx.x % 32; }
+  __device__ bool last() const { return within == length - 1; }
+  __device__ void go_to(bool exists, const Item& next) {
+    within = 0;
+    valid = exists;
+    item = next;
+  }
+};
+
+// Each lane fetches what it will use itself: no barrier is needed.
+template <class Vector, int blocks>
+__device__ void fetch_row(const RowCursor<Vector, blocks>& at, u32 buffer) {
+  if (at.inside()) {
+    const uint4* row = at.p.operand + at.row() * at.p.row_stride;
+#pragma unroll
+    for (int i = 0; i < blocks; ++i)
+      async_copy(buffer + i * 32 * sizeof(Vector),
+                 reinterpret_cast<const Vector*>(row + at.p.offset[i]) + at.column());
+  }
+  async_copy_commit();
+}
+
+template <class Element, class Sums, bool exact, bool measures, class Vector, int blocks>
+__device__ void combine_row(const RowCursor<Vector, blocks>& at, u32 buffer, u32& bad,
+                            Extremes& seen) {
+  constexpr int count = Values<Element, Vector>::count, lanes = Extremes::segment / count;
+  const Combination<blocks>& p = at.p;
+  const bool inside = at.inside();
+  const bool measured = measures && p.record != nullptr && at.row() < p.rows;
+  const int segment = max(min(at.columns() - at.column() / lanes * lanes, lanes), 0) * count;
+  Vector* target = reinterpret_cast<Vector*>(p.planes + static_cast<long long>(at.row()) * p.columns) +
+                   at.column();
+  Vector in[blocks];
+#pragma unroll
+  for (int i = 0; i < blocks; ++i) {
+    shared_load(buffer + i * 32 * sizeof(Vector), in[i]);
+    if (measures && !inside) in[i] = {};
+  }
+  if constexpr (exact) {
+    if (measured) seen.take<Element>(in, segment);
+    if (inside) combine_plane<Element, Sums, 0>(p, in, target, bad);
+  } else {
+    f16x2 pairs[words<Vector>][blocks];
+#pragma unroll
+    for (int i = 0; i < blocks; ++i)
+#pragma unroll
+      for (int pair = 0; pair < words<Vector>; ++pair)
+        pairs[pair][i].pair = Element::to_f16((&in[i].x)[pair]);
+    if (measured) seen.take_pairs(pairs, segment);
+    u32 most = 0;
+    if (inside) combine_plane_f16<Sums, 0>(p, pairs, target, most);
+    bad |= not_finite(most);
+  }
+}
+
+// By one warp. `exact`: sums in float32, rounded once. `measures`: for the guard, whose registers are
+// wanted elsewhere if not.
+template <class Element, class Sums, bool mn_major, bool exact, bool measures, int room, int blocks>
+__device__ void combine_items(const Combination<blocks>& p, u32 buffer, const Crew& crew, int worker,
+                              int workers) {
+  using Buffer = RowBuffer<blocks, room>;
+  using Vector = typename Buffer::Vector;
+  using Cursor = RowCursor<Vector, blocks>;
+  static_assert(Buffer::depth <= Cursor::length);  // who fetches is in the same item or in the next
+  const int lane = Cursor::lane();
+  const u32 base = buffer + lane * sizeof(Vector), end = base + Buffer::depth * Buffer::row;
+  u32 bad = 0;
+  Extremes seen;
+  Items<mn_major, Buffer::depth < Squares::rows, blocks> items(p, crew, worker, workers);
+  Cursor now{p, items.valid(), 0, items.item}, ahead = now;
+  items.advance();
+  auto fetch = [&](u32 to) {
+    fetch_row(ahead, to);
+    if (++ahead.within == Cursor::length) {
+      ahead.go_to(items.valid(), items.item);
+      items.advance();
+    }
+  };
+#pragma unroll 1
+  for (u32 to = base; to != end - Buffer::row; to += Buffer::row) fetch(to);
+  u32 to = end - Buffer::row;  // where the row before `from` was
+  int* done = nullptr;         // counter of an item that is finished
+  // TMA reads the planes: who waits for the count fences that. Counting waits for what was stored,
+  // which has had time meanwhile.
+  auto count_done = [&] {
+    __syncwarp();
+    if (done != nullptr && lane == 0) count_up(done);
+    done = nullptr;
+  };
+  for (u32 from = base; now.valid;) {
+    fetch(to);
+    async_copy_wait<Buffer::depth - 1>();
+    count_done();
+    combine_row<Element, Sums, exact, measures>(now, from, bad, seen);
+    to = from;
+    from = from + Buffer::row == end ? base : from + Buffer::row;
+    if (now.last()) {
+      done = p.ready + 1 + now.item.counter;
+      now.go_to(ahead.valid, ahead.item);
+    } else {
+      ++now.within;
+    }
+  }
+  if (bad) *p.flag = 1;
+  if (measures && p.record != nullptr) seen.add_to(p.record);
+  async_copy_wait<0>();
+  count_done();
+  if (lane == 0) count_up(p.ready);  // this worker is done
+}
+
+// Before a product reads planes that are being combined: have all workers finished? Else wait for
+// the next `width` spans of its panel, four k-tiles each.
+struct Readiness {
+  static constexpr int width = 4;
+  static constexpr int patience = 1 << 18;  // looks, 0.2 s or more
+
+  static __device__ bool all(const int* ready, int workers) { return count(ready) == workers; }
+
+  // All thread blocks are resident at once, unless something else holds multiprocessors for long. Then
+  // the flag lets the classical kernel compute the result, and what is multiplied here does not matter.
+  static __device__ void wait(const int* spans, int number, int* flag) {
+    for (int looks = 0; looks < patience; ++looks) {
+      int least = Squares::items;
+#pragma unroll
+      for (int i = 0; i < width; ++i)
+        if (i < number) least = min(least, count(spans + i));
+      if (least == Squares::items) {
+        proxy_fence();
+        return;
+      }
+    }
+    *flag = 1;
+  }
+};

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -40,9 +41,23 @@ class _Here(threading.local):
 
 here = _Here()
 
-#: Calls that took the shortcut to NumPy. Threads that meet here may count one call instead of two;
-#: a lock would cost as much again as the rest of the shortcut's bookkeeping.
-shortcut_calls = [0]
+
+class _Numpys:
+    """Calls that took the shortcut to NumPy, and the plan and thread of the latest of them.
+
+    One object for all threads: with cold caches a write to thread-local memory takes 2 µs. Threads
+    that meet here may count one call instead of two (a lock would cost as much again as the rest),
+    and a thread whose call was not the latest has the plan of the one before as its last.
+    """
+
+    __slots__ = ("calls", "latest")
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.latest: tuple[Plan | None, int] = None, 0
+
+
+numpys = _Numpys()
 
 #: By algorithm: calls, seconds, multiplications saved, refused.
 _counts: dict[str, list[Any]] = {}
@@ -52,6 +67,8 @@ _lock = threading.Lock()
 def record(plan: Plan, seconds: float, saved: int = 0, *, refused: bool = False) -> None:
     """Count one 2-D product of ``plan``'s chosen algorithm, and remember the plan."""
     here.plan = plan
+    if numpys.latest[1] == get_ident():
+        numpys.latest = None, 0
     name = plan.chosen.algorithm
     with _lock:
         count = _counts.get(name)
@@ -67,7 +84,8 @@ def last_plan() -> Plan | None:
 
     Where the data made a plan's algorithm unsafe, it is the plan that ran in its place.
     """
-    return here.plan
+    plan, thread = numpys.latest
+    return plan if thread == get_ident() else here.plan
 
 
 def stats(*, reset: bool = False) -> dict[str, Count]:
@@ -84,10 +102,10 @@ def stats(*, reset: bool = False) -> dict[str, Count]:
     """
     with _lock:
         counts = {name: Count(*count) for name, count in _counts.items()}
-        untimed = shortcut_calls[0]
+        untimed = numpys.calls
         if reset:
             _counts.clear()
-            shortcut_calls[0] = 0
+            numpys.calls = 0
     if untimed:
         vendor = counts.get("vendor", Count())
         counts["vendor"] = replace(vendor, calls=vendor.calls + untimed, untimed=untimed)

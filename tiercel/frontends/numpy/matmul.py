@@ -22,7 +22,7 @@ from tiercel.frontends.numpy.shapes import (
 )
 from tiercel.frontends.numpy.verify import bare_then_mapped, needs_bare_product
 from tiercel.options import DEFAULT, Options
-from tiercel.shortcut import Known, keep
+from tiercel.shortcut import keep
 
 
 def matmul(a: Any, b: Any, out: Any, bias: Any, options: Options) -> Any:
@@ -53,7 +53,7 @@ def matmul(a: Any, b: Any, out: Any, bias: Any, options: Options) -> Any:
 
     plain = options is DEFAULT and bias is None and x is a and y is b
     if plain and is_never_planned(x, y, shape, dtype):
-        keep(Known(None, x.dtype, y.dtype, None), x, y)
+        keep(None, x, y, None)
 
     check_epilogue(options.epilogue, dtype)
     vector = as_bias(bias, shape.N, dtype)

@@ -17,7 +17,7 @@ from tiercel.frontends.numpy.product import Request, is_vendor, run_instead
 from tiercel.options import DEFAULT
 from tiercel.planner.plan import Plan
 from tiercel.runtime import execute
-from tiercel.shortcut import Known, Way, keep
+from tiercel.shortcut import Way, keep
 from tiercel.targets.cpu.address import address
 from tiercel.targets.cpu.params import DONE, UNLIKE
 from tiercel.targets.cpu.threads import allowed
@@ -34,7 +34,7 @@ def remember(plan: Plan, a: NDArray, b: NDArray, c: NDArray, request: Request) -
     plain = request.options is DEFAULT and request.bias is None and request.packed is None
     if not plain or (is_vendor(plan) and a.dtype.itemsize == 2):
         return
-    keep(Known(plan, a.dtype, b.dtype, _way(plan, a, b, c, request)), a, b)
+    keep(plan, a, b, _way(plan, a, b, c, request))
 
 
 def _way(plan: Plan, a: NDArray, b: NDArray, c: NDArray, request: Request) -> Way | None:

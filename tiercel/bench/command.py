@@ -131,16 +131,25 @@ def _cases(
     layouts: Sequence[str],
     static_b: bool,
 ) -> tuple[list[Case], float]:
-    """All cases and the seconds they deserve; sets that name no threads run on all cores."""
+    """All cases and the seconds they deserve.
+
+    Sets that name no threads run on all cores; of one that does, threads choose cases.
+    """
     cases: list[Case] = []
     seconds = 0.0
     for text in texts:
         listed, deserved = shapes.parse(text, seed=seed)
         names_threads = text.partition(":")[0] == "issue"
+        kept = [case for case in listed if case.threads in threads or not threads]
+        if names_threads and not kept:
+            raise TiercelValueError(
+                f"threads: {text!r} has no case of {', '.join(map(str, threads))} threads; "
+                f"it has {', '.join(map(str, sorted({case.threads for case in listed})))}"
+            )
         varied = shapes.vary(
-            listed,
+            kept if names_threads else listed,
             dtypes=[canonical_dtype(dtype) for dtype in dtypes],
-            threads=threads or ([] if names_threads else [usable_cores()]),
+            threads=[] if names_threads else threads or [usable_cores()],
             layouts=layouts,
             static_b=static_b,
         )

@@ -4,9 +4,9 @@ Usage: ``python benchmarks/h200_gemm.py --out benchmarks/results/h200-gemm.json`
 
 Interleaved: one launch of each player in random order, median of the ratios of each round. A kernel
 that sleeps precedes each launch, so that the host's time does not count: it is measured by itself.
-Sustained: each player alone for a turn (``turn`` in the results), mean. Power sets the clock, so
-the two differ; both are reported, with the clocks. Operands are normal random numbers in sets that
-exceed L2 together.
+Sustained: each player alone for a turn (``turn`` in the results), medians of turns in the order
+A B C C B A. Power sets the clock, so the two differ; both are reported, with clocks and power.
+Operands are normal random numbers in sets that exceed L2 together.
 Small products are replayed from CUDA graphs of 20 calls.
 """
 
@@ -96,30 +96,41 @@ def interleaved(players: dict[str, Player], rounds: int = 12) -> dict[str, list[
 
 
 def sustained(players: dict[str, Player], seconds: float = SECONDS) -> dict[str, dict[str, float]]:
-    """Milliseconds per call and the clock meanwhile; turns of ``seconds``."""
-    times: dict[str, list[float]] = {name: [] for name in players}
-    clocks: dict[str, list[int]] = {name: [] for name in players}
+    """Milliseconds per call, clock and power meanwhile: medians of turns of ``seconds``.
+
+    The order is reversed each round (A B C C B A), so that a chip that warms up meets all alike.
+    The first third of a turn does not count: the clock, which follows power only after tens of
+    milliseconds, is still that of the player before.
+    """
     calls = {name: max(3, int(seconds * 1e3 / timed(play, 3))) for name, play in players.items()}
-    names = list(players)
-    for round_ in range(ROUNDS + 1):  # the first one warms the chip
-        for name in names[round_ % len(names) :] + names[: round_ % len(names)]:
-            play = players[name]
-            for _ in range(calls[name] // 5):
-                play()
-            start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            for _ in range(calls[name]):
-                play()
-            stop.record()
-            time.sleep(seconds / 3)
-            clocks[name].append(torch.cuda.clock_rate())
-            stop.synchronize()
-            if round_:
-                times[name].append(start.elapsed_time(stop) / calls[name])
+    turns: dict[str, list[tuple[float, float, float]]] = {name: [] for name in players}
+    for round_ in range(ROUNDS):
+        for name in list(players)[:: 1 if round_ % 2 == 0 else -1]:
+            turns[name].append(_turn(players[name], calls[name]))
+    medians = {name: map(statistics.median, zip(*turns[name], strict=True)) for name in players}
     return {
-        name: {"ms": statistics.mean(times[name]), "clock_mhz": statistics.mean(clocks[name])}
-        for name in players
+        name: dict(zip(("ms", "clock_mhz", "watts"), found, strict=True))
+        for name, found in medians.items()
     }
+
+
+def _turn(play: Player, calls: int) -> tuple[float, float, float]:
+    """Milliseconds per call, clock in MHz, power in watts."""
+    for _ in range(calls // 3):
+        play()
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    for _ in range(calls - calls // 3):
+        play()
+    stop.record()
+    start.synchronize()
+    samples = []
+    while not samples or not stop.query():
+        samples.append((torch.cuda.clock_rate(), torch.cuda.power_draw() / 1e3))
+        time.sleep(0.03)
+    stop.synchronize()
+    clock, power = (statistics.mean(x) for x in zip(*samples, strict=True))
+    return start.elapsed_time(stop) / (calls - calls // 3), clock, power
 
 
 def compared(
@@ -144,6 +155,7 @@ def compared(
                 ),
                 "sustained": steady["vendor"]["ms"] / steady[name]["ms"],
                 "clock_mhz": steady[name]["clock_mhz"],
+                "watts": steady[name]["watts"],
             }
             for name in players
         },

@@ -9,13 +9,17 @@ import pytest
 from tests.planner.gpu.h200 import H200
 from tiercel.errors import TiercelRuntimeError, TiercelValueError
 from tiercel.planner.describe import listing
-from tiercel.planner.gpu import GpuPlan, make_plan
+from tiercel.planner.gpu import GpuCandidate, GpuPlan, make_plan
 from tiercel.planner.problem import Problem
 
 
 def chosen(*sizes: int, **facts: Any) -> str:
     M, N, K = sizes
     return make_plan(Problem(M, N, K, **facts), H200).chosen.algorithm
+
+
+def chosen_of(problem: Problem) -> GpuCandidate:
+    return make_plan(problem, H200).chosen
 
 
 def rejected(plan: GpuPlan, algorithm: str) -> str:
@@ -167,6 +171,19 @@ def test_rows_of_a_turn_that_is_not_full_are_the_vendors():
     assert whole.chosen.workspace == chosen.workspace
     named = make_plan(replace(problem, scheme="winograd"), only).chosen
     assert (named.algorithm, named.fringe) == ("winograd", 0)
+
+
+def test_rows_that_fill_no_tile_of_planes_are_the_vendors():
+    problem = Problem(12800, 4096, 8192, layout_b="col", static_b=True)
+    plan = make_plan(problem, H200)
+    assert (plan.chosen.algorithm, plan.chosen.fringe) == ("strassen3", 512)
+    assert plan.chosen.workspace == chosen_of(replace(problem, M=12288)).workspace
+    assert listing(plan).endswith("the last 512 rows by the vendor's library")
+    packed = replace(problem, scheme="strassen3", must_use=False)
+    assert chosen_of(packed).fringe == 512
+    # Who names a scheme has it for all rows; so have an epilogue, and a B that is not packed.
+    others = {"scheme": "strassen3"}, {"epilogue": "gelu"}, {"static_b": False}
+    assert [chosen_of(replace(problem, **facts)).fringe for facts in others] == [0, 0, 0]
 
 
 def test_named_schemes_run_or_say_why_not():

@@ -122,8 +122,22 @@ def _portable(plan: GpuPlan, request: Request, out: torch.Tensor) -> None:
     b = _bare(request.b) if packed is None else packed.panels.checked()
     bias = None if request.bias is None else _bare(request.bias)
     scheme, levels, more = settings(plan, bias)
-    product(a, b, scheme, levels, out=out, report=reporting(refusals_of(plan, request.b)), **more)
+    report = reporting(refusals_of(plan, request.b))
+    rows = len(out) - plan.chosen.fringe
+    product(a[:rows], b, scheme, levels, out=out[:rows], report=report, **more)
+    if rows < len(out):
+        _last_rows(a[rows:], request.b.detach(), more["c"], out[rows:])
     finish(out, None if more["c"] is bias else bias, request.options.epilogue)
+
+
+def _last_rows(
+    a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor
+) -> None:
+    """Rows that a plan leaves to torch's product."""
+    if bias is None:
+        torch.mm(a, b, out=out)
+    else:
+        torch.addmm(bias, a, b, out=out)
 
 
 def refusals_of(plan: GpuPlan, b: torch.Tensor) -> Refusals:

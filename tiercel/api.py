@@ -145,11 +145,17 @@ def matmul(
             and (epilogue is None or isinstance(epilogue, str))
         ):  # fmt: skip
             if (
-                type(c).__module__ == "torch" and epilogue is None and bias is None
-                and accuracy is None and workspace is None and scheme is None and threads is None
-                and target is None and not batch_invariant and not verify and not operands
+                type(a).__module__ == "torch" and accuracy is None and workspace is None
+                and scheme is None and threads is None and target is None
+                and not batch_invariant and not verify
             ):  # fmt: skip
-                made = _torch_frontend().with_summand(a, b, c, alpha, beta, out)
+                made = None
+                if epilogue is None and bias is None and not operands:
+                    if type(c).__module__ == "torch":
+                        made = _torch_frontend().with_summand(a, b, c, alpha, beta, out)
+                elif out is None and c is None and alpha is None and beta is None:
+                    again = _torch_frontend().with_epilogue_again
+                    made = again(a, b, bias, epilogue, operands, -1)
                 if made is not None:
                     return made
             epilogue, bias, after = surrounded(
@@ -202,6 +208,14 @@ def linear(
     )  # fmt: skip
     try:
         if operands or not (epilogue is None or isinstance(epilogue, str)):
+            if (
+                type(x).__module__ == "torch" and out is None and accuracy is None
+                and workspace is None and scheme is None and threads is None
+                and not batch_invariant and not verify
+            ):  # fmt: skip
+                made = _torch_frontend().with_epilogue_again(x, w, bias, epilogue, operands, -2)
+                if made is not None:
+                    return made
             epilogue, bias, _ = surrounded(epilogue, bias, None, None, None, operands, lambda: True)
         options = (
             DEFAULT

@@ -4,7 +4,10 @@ import pytest
 import torch
 
 from tests.gpu.test_hopper_gemm import exact, integers
-from tiercel.targets.hopper import gemm, product
+from tiercel import schemes
+from tiercel.lower.accumulator import accumulate
+from tiercel.lower.epilogue import library
+from tiercel.targets.hopper import fused_epilogue, gemm, pack, product, product_epilogue
 
 pytestmark = pytest.mark.gpu
 
@@ -56,3 +59,34 @@ def test_a_captured_product_keeps_its_arrays():
     graph.replay()
     assert torch.equal(out, exact(a, b, torch.bfloat16))
     assert torch.equal(found, exact(other, b, torch.bfloat16))
+
+
+def residual(M, N):
+    return {"residual": integers(M, N, torch.bfloat16, False)}
+
+
+@pytest.mark.parametrize(("M", "N", "K"), [(320, 512, 200), (33, 64, 128)])
+def test_an_epilogues_operands_and_results(M, N, K):
+    kept, before = [], None
+    for _ in range(4):
+        a, b = integers(M, K, torch.bfloat16, False), integers(K, N, torch.bfloat16, True)
+        operands = residual(M, N)
+        found = product_epilogue.gemm_epilogue(a, b, library.residual, operands)
+        kept.append((a, b, operands["residual"], found["out"]))
+        before = before or len(product_epilogue._ready)
+    assert len(product_epilogue._ready) == before, "one launch serves all"
+    for a, b, added, found in kept:
+        assert torch.equal(found, (exact(a, b, torch.float32) + added).bfloat16())
+
+
+def test_an_epilogue_inside_a_scheme():
+    b, kept, before = integers(512, 1024, torch.bfloat16, True).sign(), [], None
+    packed = pack(b, accumulate(schemes.get("winograd")))
+    for _ in range(4):
+        a, operands = integers(768, 512, torch.bfloat16, False).sign(), residual(768, 1024)
+        found = fused_epilogue.fused_epilogue(a, packed, library.residual, operands)
+        kept.append((a, operands["residual"], found["out"]))
+        before = before or len(fused_epilogue._ready)
+    assert len(fused_epilogue._ready) == before, "one launch serves all"
+    for a, added, found in kept:
+        assert torch.equal(found, (exact(a, b, torch.float32) + added).bfloat16())

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from tiercel.errors import TiercelValueError
 from tiercel.frontends.torch import cuda_fused, cuda_shared
-from tiercel.frontends.torch.cuda_workspace import Layout
 from tiercel.lower.accumulator import accumulate
 from tiercel.lower.accumulator.combining import Combining
 from tiercel.lower.recipe import Guard
@@ -24,12 +24,14 @@ from tiercel.targets.hopper import (
     split,
     stream_k,
     verdict,
+    workspace,
 )
 from tiercel.targets.hopper.config import Tile
 from tiercel.targets.hopper.driver import MAP_BYTES, TensorMap
 from tiercel.targets.hopper.fused_product import Workspace, prepare
 from tiercel.targets.hopper.movable import extent_of
 from tiercel.targets.hopper.verdict import Judge
+from tiercel.targets.hopper.workspace import Layout
 
 PROGRAM = accumulate(get("winograd"))
 M, K, N = 1024, 1024, 2048
@@ -76,11 +78,11 @@ def launched(monkeypatch):
         monkeypatch.setattr(module, "multiprocessors", lambda device: 132)
     fake = SimpleNamespace(CUtensorMap=Descriptor, cuTensorMapReplaceAddress=move)
     monkeypatch.setattr(driver, "_driver", lambda: fake)
-    monkeypatch.setattr(driver, "clear_words", lambda *where: found.append(("clear", where)))
-    monkeypatch.setattr(fused_product, "clear_words", lambda *where: found.append(("clear", where)))
+    for module in (workspace, fused_product):
+        monkeypatch.setattr(module, "clear_words", lambda *where: found.append(("clear", where)))
     monkeypatch.setattr(operand, "tensor_map", tensor_map)
     monkeypatch.setattr(cuda_fused, "raw_stream", lambda device: 7)
-    monkeypatch.setattr(cuda_fused.FusedWeight, "_tell", lambda self, flags: None)
+    monkeypatch.setattr(cuda_fused.FusedWeight, "tell", lambda self, flags: None)
     return found
 
 
@@ -235,11 +237,16 @@ def test_the_plain_kernel(played, monkeypatch, parts, flipped, width):
     tile = Tile(128, 256, 4, "cooperative", cluster_m=2)
 
     def choice(a, b, out):
-        works.append(torch.empty(parts, *out.shape) if parts > 1 else None)
-        return tile, works[-1]
+        chosen.append(tile)
+        return tile, (parts, *out.shape) if parts > 1 else None
 
-    works = []
+    def allocate(like, shape):
+        works.append(torch.empty(shape))
+        return works[-1]
+
+    works, chosen = [None], []
     monkeypatch.setattr(product, "_choice", choice)
+    monkeypatch.setattr(product, "_sums", allocate)
     for _ in range(3):
         a, b = matrix(M, K), matrix(K, N)[:, :width]
         out = matrix(width, M).t() if flipped and parts == 1 else matrix(M, width)
@@ -250,7 +257,31 @@ def test_the_plain_kernel(played, monkeypatch, parts, flipped, width):
         played.clear()
         product._prepared(a, b, out, None, works[-1], 1.0, 0.0, tile, True).run(7)
         assert played == moved
-    assert len(product._ready) == 1
+    assert len(product._ready) == len(chosen) == 1
+
+
+def test_other_layouts_are_other_launches(played, monkeypatch):
+    tile = Tile(128, 256, 4, "cooperative", cluster_m=2)
+    monkeypatch.setattr(product, "_choice", lambda a, b, out: (tile, None))
+    a, b = matrix(M, K), matrix(K, N)
+    wide, half = matrix(M, 2 * K)[:, :K], matrix(M, K).half()
+    odd = torch.ones(M * N + 4, dtype=torch.bfloat16)[4:].view(M, N)  # 8 bytes behind
+    for number, (left, right, out) in enumerate(
+        (
+            (a, b, None),
+            (wide, b, None),
+            (a, matrix(N, K).t(), None),
+            (a[: M // 2], b, None),
+            (half, b.half(), None),
+            (a, b, torch.ones(M, N)),
+            (a, b, odd),
+        )
+    ):
+        for _ in range(2):
+            product.gemm(left, right, out=out)
+            assert len(product._ready) == number + 1
+    with pytest.raises(TiercelValueError, match="multiple of 16"):
+        product.gemm(odd[:, :K], b)
 
 
 def test_a_sum_of_products_in_place_and_elsewhere(played):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tiercel.frontends.torch import cuda_fused, cuda_shared
-from tiercel.targets.hopper import driver, fused_product
+from tiercel.targets.hopper import fused_product, workspace
 
 
 class Step:
@@ -26,9 +26,9 @@ def ran(monkeypatch):
     monkeypatch.setattr(cuda_shared, "capturing", lambda: False)
     for module in (cuda_fused, cuda_shared):
         monkeypatch.setattr(module, "raw_stream", lambda device: 7)
-    monkeypatch.setattr(cuda_fused.FusedWeight, "_tell", lambda self, flags: None)
+    monkeypatch.setattr(cuda_fused.FusedWeight, "tell", lambda self, flags: None)
     monkeypatch.setattr(cuda_shared, "_last", {})
-    monkeypatch.setattr(driver, "clear_words", lambda address, words, stream: None)
+    monkeypatch.setattr(workspace, "clear_words", lambda address, words, stream: None)
 
     def prepare(a, operand, out, judge, memory=None, combining=None):
         arrays = len(fused_product.Workspace._fields)

@@ -36,7 +36,7 @@ def device(monkeypatch, launched):  # noqa: F811
     monkeypatch.setattr(fused_epilogue, "clear_words", lambda *where: None)
     monkeypatch.setattr(fused_epilogue, "_plans", {})
     monkeypatch.setattr(fused_epilogue, "_ready", {})
-    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    monkeypatch.setattr(fused_epilogue, "on_device", lambda device: nullcontext())
     return launched
 
 
@@ -96,9 +96,9 @@ def test_the_schemes_kernel_gets_the_operands_and_tells_of_refusals(monkeypatch)
     b = matrix(N, K).t()
     packed = PackedTensor(b, Packed("winograd", weight, 0, "fused"), b._version)
 
-    def kernel(a, operand, epilogue, operands, *, judge, told):
-        asked.append((operand, epilogue, operands, judge))
-        told(torch.ones(8, dtype=torch.int32))
+    def kernel(a, operand, epilogue, operands, *, judge, out, told):
+        asked.append((operand, epilogue, operands, judge, out))
+        told(lambda: torch.ones(8, dtype=torch.int32))
         return {"out": a}
 
     monkeypatch.setattr(fused_epilogue, "fused_epilogue", kernel)
@@ -107,5 +107,5 @@ def test_the_schemes_kernel_gets_the_operands_and_tells_of_refusals(monkeypatch)
     monkeypatch.setattr(weight.refusals, "due", lambda: True)
     a = matrix(M, K)
     assert packed_epilogue.by_scheme(GIVEN, a, packed, DEFAULT) == {"out": a}
-    assert asked == [(weight.static.operand, GIVEN.epilogue, {}, weight.static.judge)]
+    assert asked == [(weight.static.operand, GIVEN.epilogue, {}, weight.static.judge, None)]
     assert told == [True]

@@ -4,11 +4,11 @@ In the order of a call: ``linear`` and ``matmul`` take it, ``route`` and ``opera
 it is (``torchs_own`` has torch's), ``autocast`` converts, ``fold`` makes one product or a stack of
 them, ``products`` asks the device's ``engine`` (``cpu``, ``cuda``) for a plan and runs it,
 ``autograd`` differentiates it. ``shortcut`` and ``repeated`` know calls like earlier ones;
-``summand`` adds c in one launch. ``ops`` makes operators of torch.library of the same parts, for
-what traces, compiles or distributes: ``traced``, ``lowered``, ``batched``, ``sharding``. ``patch``
-puts ``linear`` into a model (``layers``, ``forward``), ``frozen`` keeps packed weights, ``report``
-says what was done; ``packed`` is a single operand's packed form; ``hopper`` is asked for by
-``target``.
+``summand`` adds c in one launch, and ``epilogue_again`` is the same for traced epilogues. ``ops``
+makes operators of torch.library of the same parts, for what traces, compiles or distributes:
+``traced``, ``lowered``, ``batched``, ``sharding``. ``patch`` puts ``linear`` into a model
+(``layers``, ``forward``), ``frozen`` keeps packed weights, ``report`` says what was done;
+``packed`` is a single operand's packed form; ``hopper`` is asked for by ``target``.
 """
 
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from tiercel.frontends.torch import ops
+from tiercel.frontends.torch.epilogue_again import with_epilogue_again
 from tiercel.frontends.torch.grouped import grouped_matmul
 from tiercel.frontends.torch.linear import linear as unpacked_linear
 from tiercel.frontends.torch.matmul import matmul as unpacked_matmul
@@ -35,6 +36,7 @@ __all__ = [
     "pack",
     "patch",
     "unpatch",
+    "with_epilogue_again",
     "with_summand",
 ]
 

@@ -13,6 +13,7 @@ from tiercel import counters
 from tiercel.frontends.torch.cuda_run import (
     ALIGNMENT,
     end_by_kernel,
+    finish,
     multiply_plainly,
     refusals_of,
     reporting,
@@ -33,20 +34,21 @@ Launch = Callable[..., bool]
 def direct(
     plan: GpuPlan, request: Request, given: tuple[Any, ...], result: torch.Tensor
 ) -> Repeat | None:
-    """See ``Engine.direct``: for two matrices, whose bias alone is added by torch at most."""
+    """See ``Engine.direct``: for two matrices."""
     a, b, bias = request.a, request.b, request.bias
-    if request.options.epilogue is not None or a.dim() != 2:
+    name = request.options.epilogue
+    if a.dim() != 2:
         return None
     addresses = _addresses(*given)
     if addresses != _addresses(a, b, bias):  # folding has copied an operand
         return None
     kind = plan.chosen.variant.kind
-    if kind == "portable" and request.packed is None:
+    if kind == "portable" and request.packed is None and name is None:
         launch = _around_the_vendor(plan, request, result)
     elif kind == "fused":
         launch = _inside_the_kernel(plan, request, given, result)
     elif kind == "plain":
-        launch = _by_the_plain_kernel(request)
+        launch = _by_the_plain_kernel(request, given, result)
     else:
         return None
     return None if launch is None else _repeating(plan, launch, result, _phases(addresses))
@@ -77,51 +79,62 @@ def _around_the_vendor(plan: GpuPlan, request: Request, result: torch.Tensor) ->
 def _inside_the_kernel(
     plan: GpuPlan, request: Request, given: tuple[Any, ...], result: torch.Tensor
 ) -> Launch:
-    options = request.options
+    options, name = request.options, request.options.epilogue
     any_scale = plan.problem.accuracy == "fast"
     more = {"any_scale": any_scale, "tracked": request.tracked}
     (M, _), N = request.a.shape, request.b.shape[1]
     rows = M - plan.chosen.fringe  # that divide; the others are torch's
-    # How the operands lie, whatever views of them the caller gives: xᵀ of a weight's gradient, too.
-    of_a = request.a.shape, request.a.stride()
-    of_b = request.b.shape, request.b.stride()
-    # Held weakly: what is known of a product does not keep a weight packed.
-    known = None if request.packed is None else ref(request.packed)
-    unpacked = weight_of(plan, request) if known is None else None
+    left_of, right_of = _view(given[0], request.a), _view(given[1], request.b)
+    flat = result.dim() == 2
+    # Held weakly, but by who holds it: what is known of a product does not keep a weight packed.
+    packed = request.packed is not None
+    known = ref(request.packed) if packed and not request.held else None
+    certain = None if known is not None else weight_of(plan, request)
 
     def launch(a: torch.Tensor, b: torch.Tensor, bias: Any, out: torch.Tensor) -> bool:
-        weight, both = unpacked, {}
-        if known is None:
-            both["b"] = b.as_strided(*of_b)
-        else:
+        weight, both = certain, {}
+        if not packed:
+            both["b"] = right_of(b)
+        elif known is not None:
             form = packed_form(b, options)
             weight = None if form is None or form is not known() else form.panels
         if weight is None or weight.refusals.resting():
             return False
-        left, found = a.as_strided(*of_a), out.view(M, N)
-        if bias is not None and rows == M and not both:
-            end_by_kernel(weight, left, found, bias, None, any_scale)
+        left, found = left_of(a), out if flat else out.view(M, N)
+        if rows == M and packed and not (bias is None and name is None):
+            end_by_kernel(weight, left, found, bias, name, any_scale)
             return True
-        weight.multiply(left[:rows], found[:rows], **more, **both)
-        if rows < M:
-            torch.mm(left[rows:], b.as_strided(*of_b), out=found[rows:])
-        if bias is not None:
-            out.add_(bias)
+        if rows == M:
+            weight.multiply(left, found, **more, **both)
+        else:
+            weight.multiply(left[:rows], found[:rows], **more, **both)
+            torch.mm(left[rows:], right_of(b), out=found[rows:])
+        finish(out, bias, name)
         return True
 
     return launch
 
 
-def _by_the_plain_kernel(request: Request) -> Launch:
+def _by_the_plain_kernel(request: Request, given: tuple[Any, ...], result: torch.Tensor) -> Launch:
     (M, _), N = request.a.shape, request.b.shape[1]
-    of_a = request.a.shape, request.a.stride()
-    of_b = request.b.shape, request.b.stride()
+    left_of, right_of = _view(given[0], request.a), _view(given[1], request.b)
+    flat, name = result.dim() == 2, request.options.epilogue
 
     def launch(a: torch.Tensor, b: torch.Tensor, bias: Any, out: torch.Tensor) -> bool:
-        multiply_plainly(a.as_strided(*of_a), b.as_strided(*of_b), bias, None, out.view(M, N))
+        multiply_plainly(left_of(a), right_of(b), bias, name, out if flat else out.view(M, N))
         return True
 
     return launch
+
+
+def _view(given: torch.Tensor, wanted: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+    """How the kernel sees an operand, whatever view of it the caller gives: xᵀ of a weight's
+    gradient, too.
+    """
+    lies = wanted.shape, wanted.stride()
+    if lies == (given.shape, given.stride()):
+        return lambda x: x
+    return lambda x: x.as_strided(*lies)  # 1.5 µs
 
 
 def _repeating(plan: GpuPlan, launch: Launch, like: torch.Tensor, phases: list[int]) -> Repeat:

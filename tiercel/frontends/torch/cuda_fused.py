@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,12 +21,13 @@ from tiercel.frontends.torch import cuda_shared
 from tiercel.frontends.torch.cuda_machine import raw_stream
 from tiercel.frontends.torch.cuda_packed import Packed
 from tiercel.frontends.torch.cuda_shared import Planes
-from tiercel.frontends.torch.cuda_workspace import Layout
 from tiercel.frontends.torch.refusals import Refusals
 from tiercel.lower.accumulator import AccumulatorProgram, accumulate
 from tiercel.lower.accumulator.combining import Combining
 from tiercel.lower.program import lower
 from tiercel.schemes import get
+from tiercel.targets.hopper import driver
+from tiercel.targets.hopper.workspace import Layout
 
 if TYPE_CHECKING:
     from tiercel.targets.hopper.movable import Ready
@@ -80,24 +81,25 @@ class FusedWeight:
         ``any_scale``: of A, only the size is judged, not whether its parts are of like scale.
         ``tracked``: torch counts changes of a, whose planes may then serve several weights.
         """
-        from tiercel.targets.hopper import driver
-
         stream = raw_stream(a.get_device())
         operands = (a, out) if b is None else (a, out, b)
-        kind = (*((x.shape, x.stride()) for x in operands), any_scale, driver.most_multiprocessors)
+        kind = (
+            a.shape, a.stride(), out.shape, out.stride(), b if b is None else (b.shape, b.stride()),
+            any_scale, driver.most_multiprocessors,
+        )  # fmt: skip
         layout = self._layouts.get(kind)
         if layout is None:
             made = self._prepared(operands, any_scale)
             self._layouts[kind] = Layout.of(made.workspace)
             made.run(stream)
             self._keep((kind, False), made, operands)
-            self._tell(lambda: made.workspace.flags)
+            self.tell(lambda: made.workspace.flags)
             return
         shares = tracked and b is None
         planes = cuda_shared.find(a, self) if shares else None
         if planes is None:
             memory = layout.allocate(a)
-            addresses = [*(x.data_ptr() for x in operands), *layout.addresses(memory)]
+            addresses = [x.data_ptr() for x in operands] + layout.addresses(memory)
             ready = self._ready.get((kind, False))
             if ready is None or not ready.movable.reaches(addresses):
                 made = self._prepared(operands, any_scale, layout.arrays(memory))
@@ -108,29 +110,37 @@ class FusedWeight:
                 ready.launch.run_cleared(stream)
             if shares:
                 cuda_shared.keep(a, self, layout, memory)
-            self._tell(lambda: layout.array(memory, -1))
+            self.tell(lambda: layout.array(memory, -1))
         else:
             self._with_planes(planes, kind, operands, any_scale, layout.without_planes, stream)
-            self._tell(lambda: planes.array(-1))
+            self.tell(lambda: planes.array(-1))
 
     def multiply_and_end(
-        self, a: torch.Tensor, out: torch.Tensor, epilogue: Any, operands: Any, *, any_scale: bool
-    ) -> None:
-        """out = epilogue(a · weight, **operands) by one kernel, before the product is rounded.
+        self,
+        a: torch.Tensor,
+        out: torch.Tensor | None,
+        epilogue: Any,
+        operands: Any,
+        *,
+        any_scale: bool = False,
+    ) -> dict[str, torch.Tensor]:
+        """Outputs of epilogue(a · weight, **operands) by one kernel, before the product is rounded.
 
-        The weight has an operand.
+        The weight has an operand. ``out``: memory for the first tile.
         """
         from tiercel.targets.hopper.fused_epilogue import fused_epilogue
 
-        fused_epilogue(
+        return fused_epilogue(
             a, self.static.operand, epilogue, operands, judge=self._judge(any_scale), out=out,
-            told=lambda flags: self._tell(lambda: flags),
+            told=self.tell,
         )  # fmt: skip
 
     def _judge(self, any_scale: bool) -> Judge:
+        return self._judge_of_any_scale if any_scale else self.static.judge
+
+    @cached_property
+    def _judge_of_any_scale(self) -> Judge:
         judge = self.static.judge
-        if not any_scale:
-            return judge
         return replace(judge, limits=replace(judge.limits, limit=math.inf))
 
     def _with_planes(
@@ -184,7 +194,8 @@ class FusedWeight:
             return prepare(a, self.static.operand, out, **more)
         return prepare(a, b[0], out, program=self._program, **more)
 
-    def _tell(self, flags: Callable[[], torch.Tensor]) -> None:
+    def tell(self, flags: Callable[[], torch.Tensor]) -> None:
+        """Let the host hear of a product by its flags, now and then."""
         if self.refusals.due():
             self.refusals.tell(lambda heard: bool(heard.item()), flags()[:1])
 

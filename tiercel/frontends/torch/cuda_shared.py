@@ -16,7 +16,7 @@ from weakref import ref
 import torch
 
 from tiercel.frontends.torch.cuda_machine import capturing, raw_stream
-from tiercel.frontends.torch.cuda_workspace import Layout
+from tiercel.targets.hopper.workspace import Layout
 
 
 @dataclass(eq=False)

@@ -11,10 +11,11 @@ from torch.nn import functional as F
 
 from tiercel.frontends.torch.engine import engine_for
 from tiercel.frontends.torch.frozen import FrozenWeight, why_not_packable
-from tiercel.frontends.torch.linear import linear
+from tiercel.frontends.torch.linear import linear, looked_up
 from tiercel.frontends.torch.operands import are_plain
 from tiercel.frontends.torch.option_text import encode, with_packed
 from tiercel.frontends.torch.route import insisted
+from tiercel.frontends.torch.shortcut import TORCHS, look_up
 from tiercel.options import Options
 
 #: Numbers of rows that a layer remembers for its report.
@@ -30,7 +31,17 @@ class PlannedForward:
     """
 
     # A model's next layer finds caches cold: nothing is looked up that an attribute can hold.
-    __slots__ = ("_few", "_last", "frozen", "layer", "options", "rows_seen", "text")
+    __slots__ = (
+        "_dtype",
+        "_few",
+        "_last",
+        "_left",
+        "frozen",
+        "layer",
+        "options",
+        "rows_seen",
+        "text",
+    )
 
     def __init__(self, layer: Any, options: Options, pack: bool) -> None:
         self.layer = layer
@@ -38,7 +49,10 @@ class PlannedForward:
         self.text = encode(options)
         self.frozen = FrozenWeight(options) if pack else None
         self.rows_seen: dict[int, bool] = {}  # and whether they are few
-        self._last = self._few = -1  # elements of the last input, and of the last one of few rows
+        # Elements of the last input, of the last one of few rows, and of the last one whose product
+        # with a weight of this dtype a plan left to torch.
+        self._last = self._few = self._left = -1
+        self._dtype: torch.dtype | None = None
 
     def __call__(self, input: torch.Tensor) -> torch.Tensor:
         layer = self.layer
@@ -53,8 +67,10 @@ class PlannedForward:
             w, bias = parameters["weight"], parameters["bias"]
         except KeyError:  # made when read
             w, bias = layer.weight, layer.bias
-        if type(input) is torch.Tensor and input.numel() == self._few:
-            return F.linear(input, w, bias)
+        if type(input) is torch.Tensor:
+            elements = input.numel()
+            if elements == self._few or (elements == self._left and self._is_left(w)):
+                return F.linear(input, w, bias)
         return self._product(input, w, bias)
 
     def _traced(self, x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
@@ -70,7 +86,14 @@ class PlannedForward:
             self.keep(w)
         if x.numel() != self._last and w.numel():
             self._see(x, w)
-        return linear(x, w, bias, None, self.options)
+        known = look_up(x, w, bias, 0, self.options)
+        if known is TORCHS:
+            self._left, self._dtype = x.numel(), w.dtype
+        return looked_up(known, x, w, bias, None, self.options)
+
+    def _is_left(self, w: torch.Tensor) -> bool:
+        # Looking up what is known takes 5 us, and more in a decode step, beside cold caches.
+        return w.dtype is self._dtype and not torch._C._is_any_autocast_enabled()
 
     def _see(self, x: torch.Tensor, w: torch.Tensor) -> None:
         """Remember the input's rows, and whether its product is too small for any plan."""

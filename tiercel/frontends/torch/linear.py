@@ -9,13 +9,19 @@ from torch.nn import functional as F
 
 from tiercel.frontends.torch import autograd, repeated, traced
 from tiercel.frontends.torch.autocast import converted
-from tiercel.frontends.torch.operands import are_distributed, followed, transformed
+from tiercel.frontends.torch.operands import (
+    are_distributed,
+    are_plain,
+    followed,
+    transformed,
+    watched,
+)
 from tiercel.frontends.torch.option_text import encode
 from tiercel.frontends.torch.out import check_out, into, writable_in_place
 from tiercel.frontends.torch.products import computed, eager_request, gains
-from tiercel.frontends.torch.route import why_left_to_torch
+from tiercel.frontends.torch.route import insisted, why_left_to_torch
 from tiercel.frontends.torch.sharding import register_sharding_rules
-from tiercel.frontends.torch.shortcut import TORCHS, leave_to_torch, look_up
+from tiercel.frontends.torch.shortcut import PLANNED, TORCHS, keep, leave_to_torch, look_up
 from tiercel.frontends.torch.torchs_own import refuse, torchs_linear
 from tiercel.options import Options
 
@@ -26,7 +32,11 @@ def linear(x: Any, w: Any, bias: Any, out: Any, options: Options) -> torch.Tenso
         check_out(out, x, w.t() if isinstance(w, torch.Tensor) else w, bias)
     if torch.compiler.is_compiling():
         return into(out, traced.linear(x, w, bias, options))
-    known = look_up(x, w, bias, 0, options)
+    return looked_up(look_up(x, w, bias, 0, options), x, w, bias, out, options)
+
+
+def looked_up(known: Any, x: Any, w: Any, bias: Any, out: Any, options: Options) -> torch.Tensor:
+    """``linear``, of which ``known`` is known; ``out`` is None or fits."""
     if known is TORCHS:
         if out is None and options.epilogue is None:
             return F.linear(x, w, bias)
@@ -35,6 +45,8 @@ def linear(x: Any, w: Any, bias: Any, out: Any, options: Options) -> torch.Tenso
         result = repeated.run(known, eager_request, x, w, bias, options)
         if result is not None:
             return result
+        if _only_differentiated(x, w, bias):
+            return autograd.linear(x, w, bias, encode(options), by_function=True)
     reason = why_left_to_torch(x, w, bias, out, options, columns_of=0)
     if not reason:
         result = _planned(x, w, bias, out, options)
@@ -45,6 +57,11 @@ def linear(x: Any, w: Any, bias: Any, out: Any, options: Options) -> torch.Tenso
         return into(out, autograd.linear(x, w, bias, encode(options)))
     refuse(options, reason, x)
     return into(out, torchs_linear(x, w, bias, options))
+
+
+def _only_differentiated(x: Any, w: Any, bias: Any) -> bool:
+    """Whether autograd follows the call, and nothing else does."""
+    return are_plain(bias) and followed(x, w, bias) and not (transformed() or watched())
 
 
 def _planned(
@@ -62,6 +79,8 @@ def _planned(
         return None
     if followed(seen, weight, vector):
         if transformed() or gains(request):
+            if not (transformed() or insisted(options)):
+                keep(PLANNED, x, w, bias, 0, options)
             return autograd.linear(seen, weight, vector, encode(options), by_function=True)
     else:
         in_place = out is not None and writable_in_place(out, x, w, bias)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from tiercel.errors import TiercelTypeError, TiercelValueError
+from tiercel.frontends.torch import repeated
 from tiercel.frontends.torch.autocast import converted
 from tiercel.frontends.torch.engine import Request, engine_for
 from tiercel.frontends.torch.frozen import why_not_packable
@@ -16,6 +17,7 @@ from tiercel.frontends.torch.operands import followed, transformed
 from tiercel.frontends.torch.out import check_out, into
 from tiercel.frontends.torch.products import computed
 from tiercel.frontends.torch.route import why_left_to_torch
+from tiercel.frontends.torch.shortcut import TORCHS
 from tiercel.options import Options
 
 
@@ -24,12 +26,13 @@ class PackedTensor:
     """``source`` b (K, N) and its packed ``form``, to be passed in place of b.
 
     Valid until b is changed in place, which torch counts and every use checks. Products that
-    autograd follows, and those that gain nothing, read b itself.
+    autograd follows, and those that gain nothing, read b itself. ``calls``: products that have run.
     """
 
     source: torch.Tensor
     form: Any
     version: int
+    calls: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @property
     def shape(self) -> torch.Size:
@@ -90,24 +93,32 @@ def pack(b: Any, rows: int | None, options: Options) -> PackedTensor:
 def packed_matmul(a: Any, b: PackedTensor, out: Any, bias: Any, options: Options) -> torch.Tensor:
     """``epilogue(a @ b + bias)`` for a packed b; see ``tiercel.matmul``."""
     source = b.fresh()
-    if b.form.panels is not None and not torch.compiler.is_compiling():
-        reason = why_left_to_torch(a, source, bias, out, options, columns_of=-1)
-        if not reason and not transformed() and not followed(a, bias):
-            result = _planned(converted(a), source, b.form, bias, options)
-            if result is not None:
-                if out is not None:
-                    check_out(out, a, source, bias)
-                return into(out, result)
+    if b.form.panels is None or torch.compiler.is_compiling():
+        return matmul(a, source, out, bias, options)
+    if out is None:
+        result = repeated.run_packed(b.calls, a, source, bias, options)
+        if result is not None:
+            return matmul(a, source, out, bias, options) if result is TORCHS else result
+    reason = why_left_to_torch(a, source, bias, out, options, columns_of=-1)
+    if not reason and not transformed() and not followed(a, bias):
+        result = _planned(converted(a), b, bias, options)
+        if result is not None:
+            if out is not None:
+                check_out(out, a, source, bias)
+            return into(out, result)
     return matmul(a, source, out, bias, options)
 
 
 def _planned(
-    a: torch.Tensor, b: torch.Tensor, form: Any, bias: Any, options: Options
+    a: torch.Tensor, packed: PackedTensor, bias: Any, options: Options
 ) -> torch.Tensor | None:
-    K, N = b.shape
+    b, (K, N) = packed.source, packed.shape
     if a.shape[-1] != K or a.dtype is not b.dtype:
         return None
     if bias is not None and (bias.shape != (N,) or bias.dtype is not a.dtype):
         return None
-    request = Request(a.reshape(-1, K), b, bias, options, form, tracked=True)
-    return computed(request, (*a.shape[:-1], N))
+    rows = a.reshape(-1, K)
+    request = Request(rows, b, bias, options, packed.form, tracked=True, held=True)
+    result = computed(request, (*a.shape[:-1], N))
+    repeated.remember_packed(packed.calls, a, request, result)
+    return result

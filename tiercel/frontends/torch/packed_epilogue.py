@@ -47,17 +47,8 @@ def by_scheme(
     weight = form.panels
     if (capturing() and seen not in _ran) or not weight.refusals.allows():
         return None
-    from tiercel.targets.hopper.fused_epilogue import fused_epilogue
-
-    def tell(flags: torch.Tensor) -> None:
-        if weight.refusals.due():
-            weight.refusals.tell(lambda heard: bool(heard.item()), flags[:1])
-
-    static = weight.static
     try:
-        made = fused_epilogue(
-            a, static.operand, given.epilogue, given.operands, judge=static.judge, told=tell
-        )
+        made = weight.multiply_and_end(a, None, given.epilogue, given.operands)
     except (TiercelValueError, TiercelTypeError):  # blocks that the epilogue does not divide into
         return None
     if len(_ran) >= MOST_RAN:

@@ -73,6 +73,45 @@ def run(
     return ran(known.plan, request, known.shape) if algorithm == known.algorithm else None
 
 
+def run_packed(kept: dict[Any, Any], a: Any, b: Any, bias: Any, options: Options) -> Any:
+    """The same with a packed b, whose calls are ``kept``: the product, or ``TORCHS``, or None."""
+    if type(a) is not torch.Tensor or torch._C._is_tracing() or watched() or followed(a, bias):
+        return None
+    if bias is not None and type(bias) not in (torch.Tensor, torch.nn.Parameter):
+        return None
+    known = kept.get(_key_packed(a, bias, options))
+    if known is None or torch.is_autocast_enabled(a.device.type):
+        return None
+    _, seen, direct = known
+    if kinds(a, b, bias) != seen:
+        return None
+    return shortcut.TORCHS if direct is None else direct(a, b, bias)
+
+
+def remember_packed(
+    kept: dict[Any, Any], a: torch.Tensor, request: Request, result: torch.Tensor | None
+) -> None:
+    """Let calls like this one, whose result a plan has made or has left to torch, find it."""
+    options, bias = request.options, request.bias
+    engine = engine_for(a.device.type)
+    if engine is None or not engine.STEADY or options.verify or options.scheme is not None:
+        return
+    direct = None
+    if result is not None:
+        plan = engine.plan(request)
+        direct = plan and engine.direct(plan, request, (a, request.b, bias), result)
+        if direct is None:
+            return
+    if len(kept) >= shortcut.MOST_KEYS:
+        kept.clear()
+    # With the options, which the key has by address.
+    kept[_key_packed(a, bias, options)] = options, kinds(a, request.b, bias), direct
+
+
+def _key_packed(a: torch.Tensor, bias: Any, options: Options) -> Any:
+    return id(options), bias is None, a.shape, a.stride(), a.dtype, a.get_device()
+
+
 def remember(
     a: torch.Tensor,
     b: torch.Tensor,

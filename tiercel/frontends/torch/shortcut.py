@@ -24,6 +24,14 @@ MOST_KEYS = 4096
 #: What is known of a product that is torch's.
 TORCHS = object()
 
+
+class _Planned:
+    request_of = None  # which is no way to run it again, see ``repeated.run``
+
+
+#: What is known of a product that a plan of ours gains by, and that autograd has followed so far.
+PLANNED = _Planned()
+
 #: Key of a product -> what is known, and its options, which a key names by address.
 _known: dict[Any, tuple[Any, Options]] = {}
 
@@ -37,7 +45,8 @@ def _key(a: torch.Tensor, b: torch.Tensor, bias: Any, columns_of: int, options: 
 
 
 def look_up(a: Any, b: Any, bias: Any, columns_of: int, options: Options) -> Any:
-    """What is known of the product of a and b, whose axis ``columns_of`` is N: ``TORCHS`` or else.
+    """What is known of the product of a and b, whose axis ``columns_of`` is N: ``TORCHS``,
+    ``PLANNED`` or how it ran.
 
     None where nothing is, and for all that is not a pair of exact tensors or parameters.
     """

@@ -13,13 +13,14 @@ from typing import Any
 import torch
 
 from tiercel.errors import TiercelTypeError, TiercelValueError
+from tiercel.frontends.torch import epilogue_again
 from tiercel.frontends.torch.autocast import converted
 from tiercel.frontends.torch.epilogue_graph import evaluate
 from tiercel.frontends.torch.operands import are_plain, followed, watched
 from tiercel.frontends.torch.out import into
 from tiercel.frontends.torch.packed import PackedTensor
 from tiercel.lower.epilogue.affine import around
-from tiercel.options import Options
+from tiercel.options import DEFAULT, Options
 
 #: Dtypes whose epilogues are computed in float32.
 HALF = (torch.float16, torch.bfloat16)
@@ -103,12 +104,16 @@ def by_kernel(
     if not are_plain(a, b, *tensors) or not a.is_cuda or watched() or followed(a, b, *tensors):
         return None
     a, b = converted(a), converted(b)
+    usual = replace(options, epilogue=None) == DEFAULT
     if packed is not None and is_for_kernel(a, b, replace(options, scheme=None)):
         from tiercel.frontends.torch.packed_epilogue import by_scheme
 
         results = by_scheme(given, a, packed, options)
         if results is not None:
+            if usual:
+                epilogue_again.remember("scheme", given.epilogue, a, b, packed)
             return results
+        usual &= packed.form.panels is None  # else another call may go by the scheme
     if not is_for_kernel(a, b, options):
         return None
     from tiercel.frontends.torch.cuda_machine import capturing
@@ -122,6 +127,8 @@ def by_kernel(
     except (TiercelValueError, TiercelTypeError):  # what TMA cannot read, among others
         return None
     _ran.add(seen)
+    if usual:
+        epilogue_again.remember("classical", given.epilogue, a, b, packed)
     return made
 
 

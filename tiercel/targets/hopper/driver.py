@@ -34,11 +34,18 @@ class Kernel:
     """A loaded kernel. ``launch`` costs a few microseconds of host time.
 
     ``overlap``: it may start while the previous kernel of the stream ends, and waits for it itself
-    (``griddepcontrol.wait``).
+    (``griddepcontrol.wait``). ``cooperative``: its thread blocks wait for each other, and must all
+    run at once: the driver starts them together, and refuses a grid that is too large for that.
     """
 
     def __init__(
-        self, cubin: bytes, device: int, shared_bytes: int, name: str = "gemm", overlap: bool = True
+        self,
+        cubin: bytes,
+        device: int,
+        shared_bytes: int,
+        name: str = "gemm",
+        overlap: bool = True,
+        cooperative: bool = False,
     ) -> None:
         driver = _driver()
         self._code = cubin  # the library refers to it
@@ -52,25 +59,47 @@ class Kernel:
                 f"reserve {shared_bytes} bytes of shared memory",
             )
         self._function = driver.CUfunction(int(kernel))
+        self._grid: tuple[int, int, int] | None = None  # blocks, threads and stream in the config
         self._lock = threading.Lock()
         self._launch = driver.cuLaunchKernelEx
         self._config = config = driver.CUlaunchConfig()
         config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1
         config.sharedMemBytes = shared_bytes
-        if overlap:
-            config.attrs = [_overlap_attribute()]
-            config.numAttrs = 1
+        attributes = [_overlap_attribute()] if overlap else []
+        attributes += [_cooperative_attribute()] if cooperative else []
+        if attributes:
+            config.attrs, config.numAttrs = attributes, len(attributes)
 
     def launch(self, blocks: int, params: Arguments, stream: int, threads: int = THREADS) -> None:
         """Enqueue the kernel on a stream of the current device."""
-        config = self._config
+        config, grid = self._config, (blocks, threads, stream)
         with self._lock:  # another thread may launch the same kernel
-            config.gridDimX, config.blockDimX, config.hStream = blocks, threads, stream
+            if grid != self._grid:
+                config.gridDimX, config.blockDimX, config.hStream = grid
+                self._grid = grid
             status = self._launch(config, self._function, params.pointers, 0)[0]
-        if int(status) != 0:
+        if status:
             raise TiercelRuntimeError(
                 f"the CUDA driver refused to launch a kernel of {blocks} blocks: {status.name}"
+                f"{_advice(status)}"
             )
+
+
+def _advice(status: Any) -> str:
+    if status != _driver().CUresult.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE:
+        return ""
+    return (
+        "; all of them must run at once, and this context has fewer multiprocessors. Tell how many "
+        "by tiercel.set_num_sms"
+    )
+
+
+def _cooperative_attribute() -> Any:
+    driver = _driver()
+    attribute = driver.CUlaunchAttribute()
+    attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+    attribute.value.cooperative = 1
+    return attribute
 
 
 def _overlap_attribute() -> Any:
@@ -120,7 +149,7 @@ class TensorMap(bytes):
 def move_tensor_map(descriptor: Any, address: int) -> None:
     """Let a descriptor (``Arguments.tensor_map``) describe the same array at another address."""
     status = _driver().cuTensorMapReplaceAddress(descriptor, address)[0]
-    if int(status) != 0:
+    if status:
         raise TiercelRuntimeError(
             f"the CUDA driver refused to move a tensor map to {address:#x}: {status.name}"
         )

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from tiercel.lower.epilogue import Array, Epilogue, Instance, bind
-from tiercel.lower.epilogue.cuda_params import pack_params, result_name
+from tiercel.lower.epilogue.cuda_params import addresses, pack_params, result_name
 from tiercel.lower.epilogue.instance import Partial
 from tiercel.targets.hopper import epilogue_tile, source
 from tiercel.targets.hopper.compile import cubin
@@ -116,7 +116,9 @@ class EpiloguePlan:
         )  # fmt: skip
         whole, unit = self.N % self.tile.n == 0, alpha == 1
         kernel = _kernel(config, self.instance, staged, whole, unit, device)
-        return Launch(kernel, blocks, Arguments(params.pack()))
+        in_epilogue = (0, *(ARRIVALS_BYTES + x for x in addresses(self.instance)))
+        places = params.places(in_epilogue)
+        return Launch(kernel, blocks, Arguments(params.pack()), places=places)
 
 
 def plan(

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from tiercel.errors import TiercelTypeError, TiercelValueError
 from tiercel.lower.accumulator import AccumulatorProgram, classical
@@ -27,13 +29,15 @@ from tiercel.targets.hopper.epilogue_plan import (
     traced_params,
 )
 from tiercel.targets.hopper.epilogue_plan import plan as plan_of
-from tiercel.targets.hopper.fused_product import TILE, Ending, Workspace, prepare
-from tiercel.targets.hopper.launch import remember
+from tiercel.targets.hopper.filled import Filled, kinds_of, without_numbers
+from tiercel.targets.hopper.fused_product import TILE, Ending, prepare
+from tiercel.targets.hopper.launch import on_device, remember
 from tiercel.targets.hopper.movable import Movable, Ready, extent_of
 from tiercel.targets.hopper.operand import Matrix, of_tensor, oriented
 from tiercel.targets.hopper.packed import PackedOperand
-from tiercel.targets.hopper.product import check_devices
+from tiercel.targets.hopper.product import check_devices, kind_of
 from tiercel.targets.hopper.verdict import Judge
+from tiercel.targets.hopper.workspace import Layout
 
 if TYPE_CHECKING:
     import torch
@@ -48,19 +52,15 @@ class FusedEpilogue:
     """What all products of one shape by one scheme with one epilogue share.
 
     ``arrays``: what a call fills, as a classical kernel's with its tiles would, but for ``blocks``,
-    the partial results of a row. ``memory``: sizes and dtypes of a workspace, once it is known.
+    the partial results of a row. ``counted``: counters that the kernel needs.
     """
 
     program: AccumulatorProgram
     arrays: EpiloguePlan
+    filled: Filled
     staged: Staged | None
     blocks: int
-    memory: list[tuple[int, torch.dtype]]
-
-    @property
-    def arrivals(self) -> int:
-        """Counters that the kernel needs."""
-        return counters(self.arrays.M, self.blocks) if self.arrays.results else 0
+    counted: int
 
     def ending(
         self,
@@ -97,6 +97,7 @@ class FusedEpilogue:
         )
 
 
+#: A key holds operands and what judges them weakly: launches keep no weight packed.
 _plans: dict[Any, FusedEpilogue] = {}
 _ready: dict[Any, Ready] = {}
 
@@ -112,76 +113,83 @@ def fused_epilogue(
     combining: Combining | None = None,
     out: torch.Tensor | None = None,
     stream: int | None = None,
-    told: Callable[[torch.Tensor], None] | None = None,
+    told: Callable[[Callable[[], torch.Tensor]], None] | None = None,
 ) -> dict[str, torch.Tensor]:
     """Every output of ``epilogue(alpha · A·B, **operands)``, as ``gemm_epilogue`` gives them.
 
     ``a`` (M, K) of 16 bits, ``b`` (K, N) of its dtype; without planes the product is classical,
     and the epilogue beside later products all the same. ``judge`` and ``combining`` as in
     ``prepare``. One launch where A is combined inside, else two. ``out``: row-major memory for the
-    first tile, whose rows start at multiples of 16 bytes. ``told`` gets words of the device, the
-    first of which is 1 if the product was computed classically after all.
+    first tile, whose rows start at multiples of 16 bytes. ``told`` gets a function of words of the
+    device, the first of which is 1 if the product was computed classically after all.
 
     Raises :class:`TiercelValueError` where sizes do not divide into the scheme's blocks, or these
     not into groups of 16 rows that an epilogue reduces.
     """
     import torch
 
-    device = a.get_device()
     operands = {x: y if isinstance(y, torch.Tensor) else float(y) for x, y in operands.items()}
+    packed = isinstance(b, PackedOperand)
     key = (
-        b if isinstance(b, PackedOperand) else _kind(b), _kind(a), _kind(out), epilogue, alpha,
-        judge, combining, tuple(operands), *(_kind(x) for x in operands.values()),
+        kinds_of(operands), ref(b) if packed else kind_of(b), kind_of(a),
+        None if out is None else kind_of(out), alpha, epilogue, combining,
+        None if judge is None else ref(judge),
     )  # fmt: skip
-    planned = _plans.get(key)
-    if planned is None:
-        planned = remember(_plans, key, _planned(a, b, epilogue, operands))
-    plan = planned.arrays
-    arrays = {
-        name: torch.empty(shape, dtype=getattr(torch, dtype), device=a.device)
-        for kind in (plan.outputs, plan.partials, plan.results)
-        for name, (shape, dtype) in kind.items()
-        if out is None or name != next(iter(plan.outputs), None)
-    }
-    if out is not None:
-        arrays = {next(iter(plan.outputs)): out} | arrays
+    ready = _ready.get(key)
+    if ready is not None:
+        planned, layout = ready.choice
+    else:
+        planned, layout = _planned(key, a, b, epilogue, operands), None
+    device, counted = a.get_device(), 0
     if stream is None:
         stream = int(torch._C._cuda_getCurrentRawStream(device))
-    values = [x for x in operands.values() if isinstance(x, torch.Tensor)]
-    touched = [a, *arrays.values(), *values]
-    if planned.arrivals:
-        touched.append(arrivals(device, stream, planned.arrivals))
-    if not isinstance(b, PackedOperand):
+    arrays = planned.filled.allocate(a, out)
+    touched = [a, *arrays.values(), *(x for x in operands.values() if not isinstance(x, float))]
+    if planned.counted:
+        touched.append(arrivals(device, stream, planned.counted))
+        counted = touched[-1].data_ptr()
+    if not packed:
         touched.append(b)
-        combining = Combining()
-    memory = [torch.empty(n, dtype=dtype, device=a.device) for n, dtype in planned.memory]
-    places = [x.data_ptr() for x in (*touched, *memory)]
-    numbers = tuple(x for x in operands.values() if not isinstance(x, torch.Tensor))
-    ready = _ready.get((planned, numbers))
-    if ready is None or not ready.movable.reaches(places):
-        counted = touched[len(arrays) + len(values) + 1].data_ptr() if planned.arrivals else 0
+    places = [x.data_ptr() for x in touched]
+    if layout is not None:
+        memory = layout.allocate(a)
+        places += layout.addresses(memory)
+        flags = partial(layout.array, memory, -1)
+    if ready is None or layout is None or not ready.movable.reaches(places):
         work = prepare(
-            a, b, planned.ending(a, arrays, operands, counted, alpha),
-            program=planned.program, alpha=alpha, judge=judge, combining=combining,
-            memory=Workspace(*memory) if memory else None, single=True,
+            a, b, planned.ending(a, arrays, operands, counted, alpha), program=planned.program,
+            alpha=alpha, judge=judge, combining=combining if packed else Combining(), single=True,
         )  # fmt: skip
-        memory = list(work.workspace)
-        planned.memory[:] = [(x.numel(), x.dtype) for x in memory]
-        extents = [extent_of(x) for x in (*touched, *memory)]
+        layout = Layout.of(work.workspace)
+        extents = [extent_of(x) for x in (*touched, *work.workspace)]
         places = [x.address for x in extents]
         movable = Movable((*work.before, work.multiply, *work.after), extents)
-        ready = remember(_ready, (planned, numbers), Ready(work.addresses_only(), movable))
-    with torch.cuda.device(device), ready.movable.lock:
+        ready = remember(_ready, key, Ready(work.addresses_only(), movable, (planned, layout)))
+        flags = partial(getattr, work.workspace, "flags")
+    with on_device(device), ready.movable.lock:
         ready.movable.to(places)
-        clear_words(memory[-1].data_ptr(), memory[-1].numel(), stream)
+        clear_words(places[-1], layout.counts[-1], stream)
         ready.launch.run_cleared(stream)
     if told is not None:
-        told(memory[-1])
-    found = {name: arrays[name] for name in plan.outputs}
-    return found | {x.name: finished(x, arrays) for x in plan.instance.partials}
+        told(flags)
+    found = {name: arrays[name] for name in planned.arrays.outputs}
+    return found | {x.name: finished(x, arrays) for x in planned.arrays.instance.partials}
 
 
 def _planned(
+    key: tuple[Any, ...],
+    a: torch.Tensor,
+    b: PackedOperand | torch.Tensor,
+    epilogue: Epilogue,
+    operands: Operands,
+) -> FusedEpilogue:
+    """What calls with the same key have in common, and those with other numbers."""
+    key = without_numbers(key[0]), *key[1:]
+    known = _plans.get(key)
+    return remember(_plans, key, _plan(a, b, epilogue, operands)) if known is None else known
+
+
+def _plan(
     a: torch.Tensor, b: PackedOperand | torch.Tensor, epilogue: Epilogue, operands: Operands
 ) -> FusedEpilogue:
     tensors = {name: x for name, x in operands.items() if not isinstance(x, (int, float))}
@@ -214,10 +222,6 @@ def _planned(
         if x.over == "row":
             (rows, _, *pair), dtype = partials[x.name]
             partials[x.name] = (rows, blocks, *pair), dtype
-    return FusedEpilogue(program, replace(made, partials=partials), staged, blocks, [])
-
-
-def _kind(x: torch.Tensor | float | None) -> Any:
-    if x is None or isinstance(x, (int, float)):
-        return x is None
-    return x.dtype, x.shape, x.stride(), x.get_device(), x.data_ptr() % 16
+    made = replace(made, partials=partials)
+    counted = counters(M, blocks) if made.results else 0
+    return FusedEpilogue(program, made, Filled.by(made), staged, blocks, counted)

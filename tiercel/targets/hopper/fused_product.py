@@ -399,6 +399,11 @@ def kernel(
     """The compiled kernel of a program, loaded on a device."""
     name = f"{lowered.program.name}-{config.name}"
     code = cubin(fused_source.text(config, lowered, where, epilogue), name)
-    # Combining meanwhile it must not start before the counters are zero.
-    overlap = where == "before"
-    return Kernel(code, device, fused_source.shared_bytes(config, where), overlap=overlap)
+    # And it must not start before the counters are zero.
+    shared, together = fused_source.shared_bytes(config, where), waits(lowered)
+    return Kernel(code, device, shared, overlap=not together, cooperative=together)
+
+
+def waits(lowered: Fused) -> bool:
+    """Whether thread blocks wait for each other: for planes, or for the verdict on all of them."""
+    return lowered.left or lowered.right or lowered.repeats

@@ -38,10 +38,14 @@ def extent_of(array: torch.Tensor) -> Extent:
 
 @dataclass(frozen=True, eq=False)
 class Ready:
-    """Launches of one product, and how to move them to other arrays."""
+    """Launches of one product, and how to move them to other arrays.
+
+    ``choice``: what was chosen on the way that later calls need.
+    """
 
     launch: Any
     movable: Movable
+    choice: Any = None
 
 
 class Movable:
@@ -87,13 +91,17 @@ class Movable:
                 return i, address - array.address
         return None
 
-    def reaches(self, addresses: Sequence[int]) -> bool:
+    def reaches(self, addresses: list[int]) -> bool:
         """Whether arrays that overlapped at first do so in the same way."""
         linked = self._linked
-        return not linked or all(addresses[j] - addresses[i] == apart for i, j, apart in linked)
+        if not linked or addresses == self._at:
+            return True
+        return all(addresses[j] - addresses[i] == apart for i, j, apart in linked)
 
-    def to(self, addresses: Sequence[int]) -> None:
+    def to(self, addresses: list[int]) -> None:
         """Let the arrays begin at these addresses from now on."""
+        if addresses == self._at:
+            return
         for i, address in enumerate(addresses):
             if address == self._at[i]:
                 continue

@@ -48,12 +48,11 @@ class Params:
         fields = MAP_BYTES * len(self.maps) + len(self.groups) + len(self.scales)
         return (_whole(fields + _FIELDS.size) + len(self.trace)) // 8
 
-    def places(self, direct: bool) -> Places:
-        """Of A, B, C, D and the gate; ``direct``: ``epilogue`` begins with the address of D."""
+    def places(self, in_epilogue: tuple[int, ...]) -> Places:
+        """Of A, B, C, D and the gate; ``in_epilogue``: offsets of addresses in ``epilogue``."""
         fields = MAP_BYTES * len(self.maps) + len(self.groups) + len(self.scales)
-        words = fields + _C, fields + _GATE
-        if direct:
-            words = *words, 8 * self.stream_k_word + len(self.stream_k)
+        epilogue = 8 * self.stream_k_word + len(self.stream_k)
+        words = fields + _C, fields + _GATE, *(epilogue + offset for offset in in_epilogue)
         return Places(words, self.maps)
 
     def pack(self) -> bytes:

@@ -58,27 +58,38 @@ def gemm(
     Raises :class:`TiercelValueError` or :class:`TiercelTypeError`, naming the argument, for what
     the kernel does not take: the caller may then use the vendor's routine.
     """
+    given = out
     if out is None:
         out = empty_product(a, b)
-    if a.dtype.itemsize == 4 and not tf32:
-        raise TiercelTypeError(
-            f"a is {a.dtype}, which the tensor cores multiply as TF32, with 11 bits; allow it by "
-            "tf32=True, or use the vendor's routine"
-        )
     if a.dtype.itemsize == 4:
+        if not tf32:
+            raise TiercelTypeError(
+                f"a is {a.dtype}, which the tensor cores multiply as TF32, with 11 bits; allow it "
+                "by tf32=True, or use the vendor's routine"
+            )
         a, b = tf32_operands.readable(a, b, out, beta == 0)
-    tile, work = config, None
-    if config is None and beta == 0 and stream is None:
-        tile, work = _choice(a, b, out)
-    alternates = config is None
-    arrays = [x for x in (a, b, out, c, work) if x is not None]
-    addresses = [x.data_ptr() for x in arrays]
-    key = (*map(kind_of, arrays), c is None, alpha, beta, tile, alternates)
+    key = (
+        kind_of(a), kind_of(b), None if given is None else kind_of(out),
+        None if c is None else kind_of(c), alpha, beta, config, stream is None,
+    )  # fmt: skip
     ready = _ready.get(key)
+    if ready is not None:
+        tile, parts = ready.choice
+    elif config is None and beta == 0 and stream is None:
+        tile, parts = _choice(a, b, out)
+    else:
+        tile, parts = config, None
+    arrays, work = [a, b, out], None
+    if c is not None:
+        arrays.append(c)
+    if parts is not None:
+        work = _sums(a, parts)
+        arrays.append(work)
+    addresses = [x.data_ptr() for x in arrays]
     if ready is None or not ready.movable.reaches(addresses):
-        made = _prepared(a, b, out, c, work, alpha, beta, tile, alternates)
+        made = _prepared(a, b, out, c, work, alpha, beta, tile, config is None)
         movable = Movable(made.launches, [extent_of(x) for x in arrays])
-        ready = remember(_ready, key, Ready(made, movable))
+        ready = remember(_ready, key, Ready(made, movable, (tile, parts)))
     with ready.movable.lock:
         ready.movable.to(addresses)
         run(ready.launch, a, stream)
@@ -101,10 +112,8 @@ def run(ready: Runnable, a: torch.Tensor, stream: int | None) -> None:
 
 def _choice(
     a: torch.Tensor, b: torch.Tensor, out: torch.Tensor
-) -> tuple[Tile | None, torch.Tensor | None]:
-    """Tile by the heuristic, and the float32 parts if K is to be split (parts, M, N)."""
-    import torch
-
+) -> tuple[Tile | None, tuple[int, int, int] | None]:
+    """Tile by the heuristic, and the shape of float32 parts if K is to be split (parts, M, N)."""
     if len(out.shape) != 2 or len(a.shape) != 2 or len(b.shape) != 2 or not a.is_cuda:
         return None, None
     if a.dtype.itemsize > 4:  # float64 and complex, which are refused with their name later
@@ -121,8 +130,14 @@ def _choice(
     )  # fmt: skip
     if choice.parts == 1:
         return choice.tile, None
-    shape = (choice.parts, M, N)
-    return choice.tile, torch.empty(shape, dtype=torch.float32, device=a.device)
+    return choice.tile, (choice.parts, M, N)
+
+
+def _sums(like: torch.Tensor, shape: tuple[int, int, int]) -> torch.Tensor:
+    """Memory for the float32 results of parts of K."""
+    import torch
+
+    return like.new_empty(shape, dtype=torch.float32)
 
 
 def key_of(tensor: torch.Tensor | None) -> Any:
@@ -140,6 +155,8 @@ def kind_of(tensor: torch.Tensor) -> Any:
 
 def empty_product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """An output for A·B, of A's dtype."""
+    if len(a.shape) == len(b.shape) == 2 and a.dtype.itemsize > 1:
+        return a.new_empty(a.shape[0], b.shape[1])
     import torch
 
     batch = (a if len(a.shape) >= len(b.shape) else b).shape[:-2]
@@ -228,13 +245,13 @@ def launch_of(
         params = replace(
             params, c=c.address, c_row_stride=c.row_stride, c_batch_stride=c.batch_stride
         )
+    in_epilogue = (0,) if direct else ()
     division = stream_k.division(config, params, blocks) if alternates else None
     if division is not None:
         made = kernel(replace(config, stream_k=True), device)
-        return stream_k.shared_launch(made, blocks, params, division, device, direct)
-    return Launch(
-        kernel(config, device), blocks, Arguments(params.pack()), places=params.places(direct)
-    )
+        return stream_k.shared_launch(made, blocks, params, division, device, in_epilogue)
+    places = params.places(in_epilogue)
+    return Launch(kernel(config, device), blocks, Arguments(params.pack()), places=places)
 
 
 def describe(

@@ -9,16 +9,19 @@ from tiercel.errors import TiercelValueError
 from tiercel.lower.epilogue import Epilogue
 from tiercel.targets.hopper.arrivals import arrivals
 from tiercel.targets.hopper.config import Tile
-from tiercel.targets.hopper.epilogue_plan import EpiloguePlan, finished, plan
-from tiercel.targets.hopper.launch import Launch, remember
+from tiercel.targets.hopper.epilogue_plan import EpiloguePlan, finished
+from tiercel.targets.hopper.epilogue_plan import plan as plan_of
+from tiercel.targets.hopper.filled import Filled, kinds_of, without_numbers
+from tiercel.targets.hopper.launch import remember
+from tiercel.targets.hopper.movable import Movable, Ready, extent_of
 from tiercel.targets.hopper.operand import of_tensor
-from tiercel.targets.hopper.product import check, check_devices
+from tiercel.targets.hopper.product import check, check_devices, kind_of, run
 
 if TYPE_CHECKING:
     import torch
 
-_plans: dict[Any, EpiloguePlan] = {}
-_ready: dict[Any, Launch] = {}
+_plans: dict[Any, tuple[EpiloguePlan, Filled]] = {}
+_ready: dict[Any, Ready] = {}
 
 
 def gemm_epilogue(
@@ -42,56 +45,52 @@ def gemm_epilogue(
     """
     import torch
 
-    device = a.get_device()
     operands = {x: y if isinstance(y, torch.Tensor) else float(y) for x, y in operands.items()}
-    # What does not depend on addresses but for their alignment is worked out once: binding an
-    # epilogue takes 0.5 ms.
     key = (
-        _kind(a), _kind(b), _kind(out), alpha, config, epilogue, tuple(operands),
-        *(_kind(x) for x in operands.values()),
+        kinds_of(operands), kind_of(a), kind_of(b), None if out is None else kind_of(out), alpha,
+        config, epilogue,
     )  # fmt: skip
-    planned = _plans.get(key)
-    if planned is None:
-        planned = remember(_plans, key, _planned(a, b, epilogue, operands, config))
-    made = {
-        name: torch.empty(shape, dtype=getattr(torch, dtype), device=a.device)
-        for kind in (planned.outputs, planned.partials, planned.results)
-        for name, (shape, dtype) in kind.items()
-        if out is None or name != next(iter(planned.outputs), None)
-    }
-    if out is not None:
-        made[next(iter(planned.outputs))] = out
-    if stream is None:
-        stream = int(torch._C._cuda_getCurrentRawStream(device))
-    counters = 0
-    if planned.arrivals:
-        counters = arrivals(device, stream, planned.arrivals).data_ptr()
-    tensors = [a, b, *made.values(), *operands.values()]
-    addresses = tuple(x if isinstance(x, float) else x.data_ptr() for x in tensors)
-    known = (planned, counters, *addresses)
-    work = _ready.get(known)
-    if work is None:
-        matrices = of_tensor(a, "a"), of_tensor(b, "b")
-        work = planned.launch(*matrices, made, operands, counters, alpha, device)
-        remember(_ready, known, work)
-    if torch._C._cuda_getDevice() == device:
-        work.run(stream)
+    ready = _ready.get(key)
+    if ready is not None:
+        plan, filled = ready.choice
     else:
-        with torch.cuda.device(device):
-            work.run(stream)
-    if not planned.partials:
+        plan, filled = _planned(key, a, b, epilogue, operands, config)
+    made = filled.allocate(a, out)
+    arrays = [a, b, *made.values(), *(x for x in operands.values() if not isinstance(x, float))]
+    device, counters = a.get_device(), 0
+    if plan.results:
+        if stream is None:
+            stream = int(torch._C._cuda_getCurrentRawStream(device))
+        arrays.append(arrivals(device, stream, plan.arrivals))
+        counters = arrays[-1].data_ptr()
+    addresses = [x.data_ptr() for x in arrays]
+    if ready is None or not ready.movable.reaches(addresses):
+        matrices = of_tensor(a, "a"), of_tensor(b, "b")
+        work = plan.launch(*matrices, made, operands, counters, alpha, device)
+        movable = Movable(work.launches, [extent_of(x) for x in arrays])
+        ready = remember(_ready, key, Ready(work, movable, (plan, filled)))
+    with ready.movable.lock:
+        ready.movable.to(addresses)
+        run(ready.launch, a, stream)
+    if not plan.partials:
         return made
-    found = {name: made[name] for name in planned.outputs}
-    return found | {x.name: finished(x, made) for x in planned.instance.partials}
+    found = {name: made[name] for name in plan.outputs}
+    return found | {x.name: finished(x, made) for x in plan.instance.partials}
 
 
 def _planned(
+    key: tuple[Any, ...],
     a: torch.Tensor,
     b: torch.Tensor,
     epilogue: Epilogue,
     operands: Mapping[str, torch.Tensor | float],
     tile: Tile | None,
-) -> EpiloguePlan:
+) -> tuple[EpiloguePlan, Filled]:
+    """What calls with the same key have in common, and those with other numbers."""
+    key = without_numbers(key[0]), *key[1:]
+    known = _plans.get(key)
+    if known is not None:
+        return known
     tensors = {name: x for name, x in operands.items() if not isinstance(x, (int, float))}
     check_devices({"a": a, "b": b, **tensors})
     left, right = of_tensor(a, "a"), of_tensor(b, "b")
@@ -102,11 +101,5 @@ def _planned(
         raise TiercelValueError(
             f"the product is {batches} times {left.rows}x{right.columns}; an epilogue needs more"
         )
-    return plan(left, right, lead, epilogue, operands, tile, a.get_device())
-
-
-def _kind(x: torch.Tensor | float | None) -> Any:
-    """All of an argument that a plan depends on: of an address, whether 16 bytes divide it."""
-    if x is None or isinstance(x, (int, float)):
-        return x is None
-    return x.dtype, x.shape, x.stride(), x.get_device(), x.data_ptr() % 16
+    plan = plan_of(left, right, lead, epilogue, operands, tile, a.get_device())
+    return remember(_plans, key, (plan, Filled.by(plan)))

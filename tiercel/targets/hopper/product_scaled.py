@@ -96,6 +96,9 @@ def _prepared(
         tile = choose(M, N, K, sms, scales.scaling)
     config, blocks, params = describe(left, right, d_view, tile, device)
     config = replace(config, direct=direct, promoted=promoted, scaling=scales.scaling)
+    if classical.by_warps(config):
+        box = d_view.tensor_map(classical.WARP_ROWS, span=config.store_span)
+        params = replace(params, maps=(*params.maps[:2], box))
     if direct:
         address = struct.pack("<Qqq", d_view.address, d_view.row_stride, d_view.batch_stride)
         params = replace(params, epilogue=address)
@@ -103,7 +106,7 @@ def _prepared(
     division = stream_k.division(config, params, blocks) if alternates else None
     if division is not None:
         made = _kernel(replace(config, stream_k=True), device)
-        return stream_k.shared_launch(made, blocks, params, division, device, False)
+        return stream_k.shared_launch(made, blocks, params, division, device, ())
     return Launch(_kernel(config, device), blocks, Arguments(params.pack()))
 
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING
 
-import torch
+from tiercel.targets.hopper.driver import clear_words
+
+if TYPE_CHECKING:
+    import torch
+
+    from tiercel.targets.hopper.fused_product import Workspace
 
 #: Bytes that each array's address is a multiple of, as torch's own allocations are.
 STEP = 512
@@ -23,7 +28,7 @@ class Layout:
     counts: tuple[int, ...]
 
     @classmethod
-    def of(cls, workspace: Any) -> Layout:
+    def of(cls, workspace: Workspace) -> Layout:
         """That of a workspace which was allocated in parts."""
         return cls(tuple(x.numel() for x in workspace))
 
@@ -45,10 +50,14 @@ class Layout:
 
     def allocate(self, like: torch.Tensor) -> torch.Tensor:
         """Memory on the device of ``like``, from torch."""
+        import torch
+
         return like.new_empty(self.offsets[-1], dtype=torch.uint8)
 
     def array(self, memory: torch.Tensor, index: int) -> torch.Tensor:
         """The array of this index, a view of ``memory``."""
+        import torch
+
         dtype = torch.int32 if index % len(self.counts) == len(self.counts) - 1 else torch.float16
         begin = self.offsets[index % len(self.counts)]
         return memory[begin : begin + self.counts[index] * dtype.itemsize].view(dtype)
@@ -64,6 +73,4 @@ class Layout:
 
     def clear_flags(self, memory: torch.Tensor, stream: int) -> None:
         """Enqueue the zeroing of the flags."""
-        from tiercel.targets.hopper.driver import clear_words
-
         clear_words(memory.data_ptr() + self.offsets[-2], self.counts[-1], stream)

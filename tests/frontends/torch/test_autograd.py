@@ -1,7 +1,10 @@
 """Gradients of products that the kernels computed."""
 
+from importlib import import_module
+
 import pytest
 import torch
+import torch.utils.flop_counter
 from torch.autograd import gradcheck, gradgradcheck
 from torch.nn import functional as F
 
@@ -43,6 +46,28 @@ def test_each_derivative_is_one_product_of_its_own_shape(kernel_runs):
     torch.testing.assert_close(w.grad, x.detach().sum(0).expand(5, 3))
     assert w.grad is not None
     assert w.grad.is_contiguous()
+
+
+def test_a_followed_call_is_judged_once(kernel_runs, monkeypatch):
+    x, w = leaf(6, 3), leaf(5, 3)
+
+    def gradient():
+        w.grad = None
+        tiercel.linear(x, w).sum().backward()
+        return w.grad
+
+    wanted = gradient()
+    with monkeypatch.context() as patched:
+        patched.setattr(import_module("tiercel.frontends.torch.linear"), "why_left_to_torch", None)
+        assert torch.equal(gradient(), wanted)
+    assert len(kernel_runs) == 6
+    by_transform = torch.func.grad(lambda w: tiercel.linear(x.detach(), w).sum())(w.detach())
+    assert torch.equal(by_transform, wanted)
+    with torch.no_grad():
+        assert not tiercel.linear(x, w).requires_grad
+    with torch.utils.flop_counter.FlopCounterMode(display=False) as counted:
+        gradient()
+    assert counted.get_total_flops() == 3 * 2 * 6 * 5 * 3  # torch's operators
 
 
 def test_only_what_is_needed_is_computed_and_kept(kernel_runs):

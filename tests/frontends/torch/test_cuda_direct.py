@@ -178,11 +178,13 @@ def test_rows_that_are_left_to_torch(work, monkeypatch, biased):
     assert rows == [4]
 
 
+@pytest.mark.parametrize("name", [None, "relu"])
 @pytest.mark.parametrize("biased", [False, True])
-def test_the_plain_kernel_is_repeated(work, monkeypatch, biased):
+def test_the_plain_kernel_is_repeated(work, monkeypatch, biased, name):
     def gemm_epilogue(a, b, epilogue, operands, config, out):
-        assert epilogue.name == "bias"
-        torch.addmm(operands["bias"], a, b, out=out)
+        made.append(epilogue.name)
+        results = epilogue.evaluate((a @ b).numpy(), {x: y.numpy() for x, y in operands.items()})
+        out.copy_(torch.from_numpy(results["out"]))
 
     monkeypatch.setattr(product, "gemm", lambda a, b, out, config: torch.mm(a, b, out=out))
     monkeypatch.setattr(product_epilogue, "gemm_epilogue", gemm_epilogue)
@@ -191,11 +193,14 @@ def test_the_plain_kernel_is_repeated(work, monkeypatch, biased):
         multiplications_saved=0,
     )
     x, w, bias = torch.randn(2, 3, 8), torch.randn(6, 8), torch.randn(6) if biased else None
-    request = Request(x.reshape(6, 8), w.t(), bias, checked_options(), None)
+    made = []
+    request = Request(x.reshape(6, 8), w.t(), bias, checked_options(epilogue=name), None)
     repeat = cuda_direct.direct(plan, request, (x, w, bias), x.new_empty(2, 3, 6))  # type: ignore[arg-type]
     assert repeat is not None
     y, v = torch.randn(2, 3, 8), torch.randn(6, 8)
-    torch.testing.assert_close(repeat(y, v, bias), torch.nn.functional.linear(y, v, bias))
+    wanted = torch.nn.functional.linear(y, v, bias)
+    torch.testing.assert_close(repeat(y, v, bias), wanted if name is None else wanted.relu())
+    assert len(made) == (biased or name is not None)
 
 
 @pytest.mark.parametrize("shape", [(12,), (3, 4), (2, 3, 2)])

@@ -30,12 +30,11 @@ def ran(monkeypatch):
     monkeypatch.setattr(cuda_shared, "_last", {})
     monkeypatch.setattr(workspace, "clear_words", lambda address, words, stream: None)
 
-    def prepare(a, operand, out, judge, memory=None, combining=None):
+    def prepare(a, operand, out, judge, single, memory=None, combining=None):
         arrays = len(fused_product.Workspace._fields)
         halves = (a.new_empty(a.numel() + i, dtype=torch.float16) for i in range(arrays - 1))
         made = memory or fused_product.Workspace(*halves, a.new_zeros(4, dtype=torch.int32))
-        inside = operand.inside and combining is None
-        names = ["product", *GUARD, "repair"] if inside else [*GUARD, "product", "repair"]
+        names = ["product"] if single else ["planes", "verdict", "product", "repair"]
         launches = [Step(name, steps) for name in names]
         n = names.index("product")
 
@@ -53,11 +52,8 @@ def ran(monkeypatch):
     return steps
 
 
-GUARD = ["planes", "verdict"]
-
-
-def weight(program="winograd", inside=False):
-    operand = SimpleNamespace(lowered=SimpleNamespace(program=program), inside=inside)
+def weight(program="winograd"):
+    operand = SimpleNamespace(lowered=SimpleNamespace(program=program))
     return cuda_fused.FusedWeight(SimpleNamespace(operand=operand, judge=None))
 
 
@@ -68,7 +64,8 @@ def multiply(w, x, ran, columns=8):
     return list(ran)
 
 
-ALONE, SHARED = ["planes", "verdict", "product", "repair"], ["verdict", "product", "repair"]
+#: By a kernel that does it all, and by one that finds the planes.
+ALONE, SHARED = ["product"], ["verdict", "product", "repair"]
 
 
 @pytest.fixture
@@ -148,13 +145,3 @@ def test_a_weight_of_other_columns_reads_the_same_planes(used, ran):
     multiply(used[1], x.clone(), ran, columns=4)
     assert multiply(used[0], x, ran) == ALONE
     assert multiply(used[1], x, ran, columns=4) == SHARED
-
-
-def test_planes_of_a_kernel_that_combines_meanwhile(used, ran):
-    x = begin(used, ran)
-    inside = weight(inside=True)
-    for _ in range(2):
-        assert multiply(inside, x, ran) == ["product", "planes", "verdict", "repair"]
-    assert multiply(used[1], x, ran) == SHARED
-    assert multiply(used[1], x, ran) == ALONE
-    assert multiply(inside, x, ran) == SHARED

@@ -65,18 +65,22 @@ def test_a_ready_launch_moves_to_other_arrays(device, monkeypatch):
     assert len({argument for *_, argument in device}) == 3
 
 
-def planned(monkeypatch, kind: str, fringe: int = 0):
-    """Let the engine plan every product for one kind of kernel."""
+def planned(monkeypatch, kind: str, fringe: int = 0, faster: bool = True):
+    """Let the engine plan products for one kind of kernel, ``faster`` with an epilogue or not."""
     chosen = SimpleNamespace(variant=SimpleNamespace(kind=kind), fringe=fringe)
     plan = object.__new__(GpuPlan)
     object.__setattr__(plan, "chosen", chosen)
     monkeypatch.setattr(cuda, "plan", lambda request: plan)
-    monkeypatch.setattr(packed_epilogue, "LEAST_DEPTH", 0)
+    monkeypatch.setattr(packed_epilogue, "machine_for", lambda device, dtype: None)
+    monkeypatch.setattr(packed_epilogue, "gains", lambda plan, machine, reductions: faster)
 
 
-@pytest.mark.parametrize(("kind", "fringe"), [("vendor", 0), ("portable", 0), ("fused", 3)])
-def test_what_does_not_gain_by_the_scheme_is_left(monkeypatch, kind: str, fringe: int):
-    planned(monkeypatch, kind, fringe)
+@pytest.mark.parametrize(
+    ("kind", "fringe", "faster"),
+    [("vendor", 0, True), ("portable", 0, True), ("fused", 3, True), ("fused", 0, False)],
+)
+def test_what_does_not_gain_by_the_scheme_is_left(monkeypatch, kind, fringe, faster):
+    planned(monkeypatch, kind, fringe, faster)
     b = matrix(N, K).t()
     packed = PackedTensor(b, Packed("winograd", packed_weight(), 0, "fused"), b._version)
     assert packed_epilogue.by_scheme(GIVEN, matrix(M, K), packed, DEFAULT) is None

@@ -182,6 +182,19 @@ def test_few_rows_go_to_torch_at_once(monkeypatch):
     torch.testing.assert_close(layer(x), nn.functional.linear(x, layer.weight, layer.bias))
 
 
+def test_what_a_plan_leaves_to_torch_goes_there_at_once(monkeypatch):
+    layer, x = nn.Linear(2048, 8), torch.randn(1024, 2048)
+    tiercel.patch(layer)
+    with torch.no_grad():
+        wanted = layer(x)
+        monkeypatch.setattr(forward, "look_up", None)  # is not asked again
+        assert torch.equal(layer(x), wanted)
+        with pytest.raises(TypeError), torch.autocast("cpu", torch.bfloat16):
+            layer(x)
+        with pytest.raises(TypeError):
+            layer.double()(x.double())
+
+
 def test_report_shows_the_rows_seen_and_their_plans():
     model = nn.Sequential(nn.Linear(2048, 2048), nn.Linear(2048, 4)).requires_grad_(False)
     report = tiercel.patch(model)

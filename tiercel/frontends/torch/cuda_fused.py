@@ -191,6 +191,9 @@ class FusedWeight:
         space = None if memory is None else Workspace(*memory)
         more = {"judge": judge, "memory": space, "combining": combining}
         if not b:
+            # With kernels of their own for the planes, the verdict and the fallback 8192 x 14336 x
+            # 4096 takes 1.32 ms, by the one that does it all 1.30.
+            more["single"] = combining is None
             return prepare(a, self.static.operand, out, **more)
         return prepare(a, b[0], out, program=self._program, **more)
 

@@ -9,7 +9,8 @@ too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import torch
@@ -22,7 +23,6 @@ from tiercel.frontends.torch.packed import PackedTensor
 from tiercel.lower.epilogue import Epilogue
 from tiercel.lower.epilogue.affine import affine
 from tiercel.lower.epilogue.trace import ONLY
-from tiercel.targets.hopper.product_epilogue import gemm_epilogue
 
 MOST_SEEN = 8192
 
@@ -77,7 +77,7 @@ def with_epilogue_again(
         return None
     try:
         if packed is None or how == "classical":
-            results = gemm_epilogue(a, b, epilogue, operands)
+            results = _kernel()(a, b, epilogue, operands)
         elif packed.form.panels.refusals.resting():
             return None
         else:
@@ -98,3 +98,10 @@ def _has_to_be_seen(*operands: Any) -> bool:
         elif kind is not float and kind is not int:
             return True
     return watched() or transformed() or torch._C._is_tracing() or torch.is_autocast_enabled("cuda")
+
+
+@cache
+def _kernel() -> Callable[..., Any]:
+    from tiercel.targets.hopper.product_epilogue import gemm_epilogue
+
+    return gemm_epilogue

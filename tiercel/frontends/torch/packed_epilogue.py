@@ -9,27 +9,24 @@ import torch
 
 from tiercel.errors import TiercelTypeError, TiercelValueError
 from tiercel.frontends.torch import cuda
-from tiercel.frontends.torch.cuda_machine import capturing
+from tiercel.frontends.torch.cuda_machine import capturing, machine_for
 from tiercel.frontends.torch.engine import Request
 from tiercel.frontends.torch.packed import PackedTensor
+from tiercel.lower.epilogue.graph import Reduction
 from tiercel.options import Options
 from tiercel.planner.gpu import GpuPlan
+from tiercel.planner.gpu.epilogue import gains
 
 #: Packed operands, epilogues and shapes that have run, and so are compiled.
 _ran: set[Any] = set()
 MOST_RAN = 8192
 
-#: Least K: products of 4096 are too short to hide an epilogue behind. Five of them, with 8192 rows,
-#: were 0.92 to 1.16 times as fast as PyTorch, by the classical kernel 1.07 to 1.14; from 8192 on
-#: 1.06 to 1.16, and 1.03 to 1.10.
-LEAST_DEPTH = 8192
-
 
 def by_scheme(
     given: Any, a: torch.Tensor, b: PackedTensor, options: Options
 ) -> dict[str, torch.Tensor] | None:
-    """The outputs of ``given`` for a · b from one launch, where the product alone gains by the
-    scheme that b is packed for; None where not, and where it cannot run.
+    """The outputs of ``given`` for a · b from one launch, where the scheme that b is packed for is
+    faster than the classical kernel; None where not, and where it cannot run.
 
     ``a`` (M, K) is an ordinary matrix that autograd does not follow. Raises ``TiercelValueError``
     if b was changed after packing.
@@ -37,11 +34,14 @@ def by_scheme(
     source, form = b.fresh(), b.form
     if form.panels is None or form.kind != "fused" or a.dim() != 2 or a.dtype is not b.dtype:
         return None
-    if a.shape[1] != source.shape[0] or a.shape[1] < LEAST_DEPTH:
+    if a.shape[1] != source.shape[0]:
         return None
     plain = replace(options, epilogue=None)
     plan = cuda.plan(Request(a, source, None, plain, form))
     if not isinstance(plan, GpuPlan) or plan.chosen.variant.kind != "fused" or plan.chosen.fringe:
+        return None
+    reduced = [x.kind for x in given.epilogue.outputs.values() if isinstance(x, Reduction)]
+    if not gains(plan, machine_for(a.get_device(), a.dtype), reduced):
         return None
     seen = given.epilogue, id(form), a.shape, a.stride()
     weight = form.panels

@@ -104,6 +104,8 @@ def by_kernel(
     if not are_plain(a, b, *tensors) or not a.is_cuda or watched() or followed(a, b, *tensors):
         return None
     a, b = converted(a), converted(b)
+    from tiercel.frontends.torch.cuda_machine import capturing
+
     usual = replace(options, epilogue=None) == DEFAULT
     if packed is not None and is_for_kernel(a, b, replace(options, scheme=None)):
         from tiercel.frontends.torch.packed_epilogue import by_scheme
@@ -113,10 +115,9 @@ def by_kernel(
             if usual:
                 epilogue_again.remember("scheme", given.epilogue, a, b, packed)
             return results
-        usual &= packed.form.panels is None  # else another call may go by the scheme
+        usual &= not (_rests(packed) or capturing())  # or another call may go by the scheme
     if not is_for_kernel(a, b, options):
         return None
-    from tiercel.frontends.torch.cuda_machine import capturing
     from tiercel.targets.hopper import gemm_epilogue
 
     seen = (given.epilogue, a.shape, a.stride(), b.shape, b.stride(), a.dtype, a.device)
@@ -130,6 +131,11 @@ def by_kernel(
     if usual:
         epilogue_again.remember("classical", given.epilogue, a, b, packed)
     return made
+
+
+def _rests(packed: PackedTensor) -> bool:
+    """Whether the data of an earlier product were refused, so that its scheme rests for a while."""
+    return packed.form.kind == "fused" and packed.form.panels.refusals.resting()
 
 
 def is_for_kernel(a: torch.Tensor, b: torch.Tensor, options: Options) -> bool:

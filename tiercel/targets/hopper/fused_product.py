@@ -150,8 +150,8 @@ def prepare(
     fulfil.
     ``combining``: by default ``choose`` decides. ``memory``: of the sizes that an earlier
     call with operands of the same sizes and strides used. ``single``: the kernel itself judges, and
-    multiplies classically what it must not multiply by the scheme; no other kernel does, and by
-    default none combines planes.
+    multiplies classically what it must not multiply by the scheme; no other kernel does. With an
+    ``Ending``, none combines planes by default.
 
     Raises :class:`TiercelValueError` where the sizes do not divide into the scheme's blocks.
     """
@@ -165,7 +165,10 @@ def prepare(
     _check(left, right, d, program, packed)
     device = a.get_device()
     judged = judge is not None
-    shape = _shape(left, right, d, program, packed is None, combining, judged, single, device)
+    shape = _shape(
+        left, right, d, program, packed is None, combining, judged, single, device,
+        alone=ending is not None,
+    )  # fmt: skip
     if ending is not None:
         shape = replace(shape, slots=fused_source.slots(shape.lowered, postpones=True))
     if single:
@@ -239,8 +242,9 @@ def _measurements(shape: _Shape, judge: Judge, flag: int, device: int) -> list[L
 
 def _shape(
     a: Matrix, b: Matrix, d: Matrix, program: AccumulatorProgram, dynamic: bool,
-    combining: Combining | None, judged: bool, single: bool, device: int,
+    combining: Combining | None, judged: bool, single: bool, device: int, alone: bool = True,
 ) -> _Shape:  # fmt: skip
+    """``alone``: by default no other kernel combines planes where this one judges."""
     M, N = d.rows // program.m, d.columns // program.n
     rows, columns = -(-M // (TILE.m * TILE.cluster_m)), -(-N // (TILE.n * TILE.cluster_n))
     clusters = multiprocessors(device) // TILE.cluster
@@ -255,7 +259,7 @@ def _shape(
         all_k_tiles = k_tiles * program.multiplies
         amount = Amount.of(rows, columns, clusters, all_k_tiles, of_a, of_b if dynamic else 0)
         combining = choose(amount, program, judged=judged and not single)
-        if single and combining.where == "before":
+        if single and alone and combining.where == "before":
             combining = Combining("beside")
         if item == 1 or (combining.where == "beside" and a.dtype != "bfloat16"):
             combining = Combining()  # idle warps take longer for other types, or were not measured

@@ -13,9 +13,11 @@ def set_num_sms(count: int | None) -> None:
     """Let the Hopper kernels occupy at most ``count`` multiprocessors from now on; None: all.
 
     Kernels that stay on every multiprocessor until the product is done keep those of a
-    communication library waiting. The number holds for all devices and threads of the process, and
-    for launches to come, not for graphs that are captured. cuBLAS, which has settings of its own,
-    is not concerned.
+    communication library waiting. In a green context, which has fewer of them than the device, the
+    driver refuses kernels whose blocks must run at once unless they are told how many.
+
+    The number holds for all devices and threads of the process, and for launches to come, not for
+    graphs that are captured. cuBLAS, which has settings of its own, is not concerned.
 
     Raises ``TiercelTypeError`` or ``TiercelValueError`` for what is no number of at least 2.
 

@@ -49,7 +49,8 @@ def test_fused_bytes_count_the_planes_that_the_kernel_reads(dtype: str):
     saved = 132 * lowered.slots * SLOT_BYTES
     assert memory.fused_bytes(problem, scheme, 132) == left + right + saved
     packed = replace(problem, static_b=True)
-    assert memory.fused_bytes(packed, scheme, 132) == left + saved
+    heads = 2 if dtype == "bfloat16" else 1  # run ahead while idle warps combine A
+    assert memory.fused_bytes(packed, scheme, 132) == left + heads * saved
 
 
 def test_fused_bytes_count_the_tiles_that_are_begun():

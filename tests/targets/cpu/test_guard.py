@@ -93,8 +93,8 @@ def test_a_zero_row_is_refused():
 
 
 def test_limit_is_the_product_of_both_operands_ratios():
-    target = Target(64, 128, 128, 128, 10**9)  # two equal blocks along K = 80
-    a, b = np.ones((M, 80), np.float32), np.ones((80, N), np.float32)
+    target = Target(64, 128, 128, 128, 10**9)  # two equal blocks along K = 96, of chunks of 8 or 16
+    a, b = np.ones((M, 96), np.float32), np.ones((96, N), np.float32)
     a[7] *= 8
     b[:, 9] *= 16
     assert accepted(a, b, Guard(limit=128, headroom=1e30), target=target)

@@ -109,7 +109,8 @@ def fused_bytes(problem: Problem, scheme: Scheme, multiprocessors: int) -> int:
     clusters = multiprocessors // FUSED_CLUSTER
     k_tiles = ceil_div(problem.K // scheme.k * problem.itemsize, 128) * program.multiplies
     amount = Amount.of(rows, columns, clusters, k_tiles, of_a, of_b)
-    how = choose(amount, program, judged=True)
+    single = problem.static_b and problem.dtype == "bfloat16"
+    how = choose(amount, program, judged=True, single=single)
     blocks = min(clusters, amount.tiles + how.clusters) * FUSED_CLUSTER
     saved = blocks * max(1, how.split) * len(program.slot_kinds) * FUSED_SLOT
     return left + (0 if problem.static_b else right) + saved

@@ -17,11 +17,12 @@ SCALAR_TILES = ((128, 128, 1.0), (128, 64, 0.97), (64, 64, 0.9), (32, 64, 0.7))
 #: multiprocessors; 3.4 % where the best tile's last wave counts.
 SMALLEST = (64, 64)
 
-#: The tile of the vendor's single float32 products, complex ones included, where it makes this many
-#: waves; it does not look for one that leaves fewer multiprocessors idle at the end. H200, float32:
-#: 1536 × 12288 × 4096 makes 4.4 waves and runs at 46.1 TFLOP/s, 5/4.4 of which are the 52.7 of
-#: squares; so it is with 2.5 waves (16896 × 576), but not with 2.2 (3072²: 45.3 would be 38).
-SCALAR_TILE, WAVES = ((256, 128), (128, 256)), 2.3
+#: The tile of the vendor's single float32 products, complex ones included, where the result fills
+#: more than so many waves of it; it does not look for one that leaves fewer multiprocessors idle at
+#: the end. H200, float32, 97 products with 0.9 to 2.7 waves: 18432 × 512 × 4096 fills 2.2 and runs
+#: at 39.5 TFLOP/s, what 3 waves would take, as do 3072³ (39.2) and 15360 × 576 × 7168 (37.3);
+#: 14848 × 576 × 7168 fills 1.98 (2.2 with its edges) and runs at 51.9.
+SCALAR_TILE, WAVES = ((256, 128), (128, 256)), 2.0
 
 #: With fewer waves it splits a long K: 1024 × 576 × 7168 runs at 46.1 TFLOP/s, where whole tiles of
 #: any shape would come to 28; so do 1536² × 7168 (47.7) and 7680 × 576 × 7168 (45.5).
@@ -55,7 +56,8 @@ def used(M: int, N: int, batch: int, multiprocessors: int, dtype: str, K: int = 
         return min(1.0, waves(M, N, multiprocessors, *SMALLEST))
     if batch == 1 and dtype in ("float32", "complex64"):
         fixed = max(share(M, N, 1, multiprocessors, *tile) for tile in SCALAR_TILE)
-        if min(waves(M, N, multiprocessors, *tile) for tile in SCALAR_TILE) > WAVES:
+        filled = M * N / (multiprocessors * SCALAR_TILE[0][0] * SCALAR_TILE[0][1])
+        if filled > WAVES:
             return fixed
     if dtype in ("float16", "bfloat16"):
         return busy(M, N, batch, multiprocessors)

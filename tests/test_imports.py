@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "lower": {"schemes", *SERVICES},
     "planner": {"lower", "schemes", *SERVICES},
     "targets": {"lower", "schemes", *SERVICES},
-    "counters": {"planner"},  # which plans ran
+    "counters": {"planner", "targets"},  # which plans ran, in words that generated code writes
     "shortcut": {"counters", *BELOW_API},  # calls like earlier ones
     "calibration": BELOW_API,  # measures targets for the planner
     "runtime": {"calibration", "counters", *BELOW_API},  # wires planner and targets

@@ -7,10 +7,13 @@ which are never planned, leave no trace.
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from dataclasses import dataclass, replace
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
+
+from tiercel.targets.cpu.params import CALLS, LATEST, THREAD
 
 if TYPE_CHECKING:
     from tiercel.planner.plan import Plan
@@ -37,24 +40,43 @@ class _Here(threading.local):
     """Each thread's own."""
 
     plan: Plan | None = None
+    shortcuts: int = 0  # of all threads, when the plan ran
 
 
 here = _Here()
 
 
 class _Numpys:
-    """Calls that took the shortcut to NumPy, and the plan and thread of the latest of them.
+    """Calls that took the shortcut to NumPy: how many, and the plan and thread of the latest one.
 
-    One object for all threads: with cold caches a write to thread-local memory takes 2 µs. Threads
-    that meet here may count one call instead of two (a lock would cost as much again as the rest),
-    and a thread whose call was not the latest has the plan of the one before as its last.
+    ``notes`` are words that generated code writes, too (at ``address``): with cold caches a write
+    to thread-local memory costs 2 µs in Python. Threads that meet here may count one call instead
+    of two (a lock would cost as much again as the rest), and a thread whose call was not the latest
+    has the plan of the one before as its last.
     """
 
-    __slots__ = ("calls", "latest")
+    __slots__ = ("_memory", "address", "notes", "plans")
 
     def __init__(self) -> None:
-        self.calls = 0
-        self.latest: tuple[Plan | None, int] = None, 0
+        self._memory = ctypes.create_string_buffer(3 * 8)
+        self.address = ctypes.addressof(self._memory)
+        self.notes = memoryview(self._memory).cast("B").cast("q")
+        self.plans: list[Plan | None] = [None]
+
+    def number(self, plan: Plan) -> int:
+        """A number for a plan, not 0."""
+        self.plans.append(plan)
+        return len(self.plans) - 1
+
+    def count(self, number: int) -> None:
+        """Count a call of the product whose plan has that number."""
+        self.notes[CALLS] += 1
+        self.notes[LATEST], self.notes[THREAD] = number, get_ident()
+
+    def forget(self) -> None:
+        """Forget the plans."""
+        del self.plans[1:]
+        self.notes[THREAD] = 0
 
 
 numpys = _Numpys()
@@ -63,12 +85,13 @@ numpys = _Numpys()
 _counts: dict[str, list[Any]] = {}
 _lock = threading.Lock()
 
+#: Calls of the shortcut before the counters were reset.
+_counted = [0]
+
 
 def record(plan: Plan, seconds: float, saved: int = 0, *, refused: bool = False) -> None:
     """Count one 2-D product of ``plan``'s chosen algorithm, and remember the plan."""
-    here.plan = plan
-    if numpys.latest[1] == get_ident():
-        numpys.latest = None, 0
+    here.plan, here.shortcuts = plan, numpys.notes[CALLS]
     name = plan.chosen.algorithm
     with _lock:
         count = _counts.get(name)
@@ -84,8 +107,10 @@ def last_plan() -> Plan | None:
 
     Where the data made a plan's algorithm unsafe, it is the plan that ran in its place.
     """
-    plan, thread = numpys.latest
-    return plan if thread == get_ident() else here.plan
+    calls, number, thread = numpys.notes
+    newer = thread == get_ident() and calls != here.shortcuts
+    # A call that ended after plans were forgotten has noted the number of one.
+    return numpys.plans[number] if newer and number < len(numpys.plans) else here.plan
 
 
 def stats(*, reset: bool = False) -> dict[str, Count]:
@@ -102,10 +127,10 @@ def stats(*, reset: bool = False) -> dict[str, Count]:
     """
     with _lock:
         counts = {name: Count(*count) for name, count in _counts.items()}
-        untimed = numpys.calls
+        untimed = numpys.notes[CALLS] - _counted[0]
         if reset:
             _counts.clear()
-            numpys.calls = 0
+            _counted[0] += untimed
     if untimed:
         vendor = counts.get("vendor", Count())
         counts["vendor"] = replace(vendor, calls=vendor.calls + untimed, untimed=untimed)

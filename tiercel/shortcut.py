@@ -5,10 +5,8 @@ way through the front end and the plans' cache takes 5 µs warm and 150 µs cold
 call of some milliseconds. So a product with default options is known by the shapes and strides of
 its operands. What is not quite like the earlier one takes the long way, which explains errors, too.
 
-Between products of 0.9 ms, `known_first` adds 1 µs to NumPy's own call, where it had added 5.5 µs
-(4000 rounds on an idle machine). Of these, 2 went into the comparison of a key of four tuples: its
-hash alone finds the entry, and whatever has the same hash by accident is still NumPy's to multiply.
-2 went into a note for `tiercel.last_plan` that was local to the thread.
+Products that are NumPy's go the shortest way: a built-in function (``targets/cpu/known.py``) knows
+them. Where there is none they are looked up here, like all others.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from threading import get_ident
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import numpy as np
@@ -51,12 +48,12 @@ class Known:
     """How to multiply arrays of two dtypes, whose shapes and strides are the key.
 
     ``run(a, b, out)`` returns the result, or None where the long way must be taken; None: the
-    product is left to NumPy, whatever the number of threads. ``plan``: None for a product that is
-    never planned. dtypes are compared by identity, which is all that an array's own dtype needs;
-    others go the long way.
+    product is left to NumPy, whatever the number of threads. ``number``: of its plan, see
+    ``counters.numpys``; 0 for a product that is never planned. dtypes are compared by identity,
+    which is all that an array's own dtype needs; others go the long way.
     """
 
-    plan: Plan | None
+    number: int
     a: np.dtype
     b: np.dtype
     run: Way | None
@@ -74,17 +71,42 @@ def key_of(a: NDArray, b: NDArray) -> Key:
     return a.shape, b.shape, a.strides, b.strides
 
 
+class _AtOnce:
+    """``product(a, b, out)``: of matrices that NumPy multiplies, else ``NotImplemented``.
+
+    ``add(a, b, number)`` has it take products like a @ b, ``forget()`` none. All None where Python
+    looks up every product.
+    """
+
+    __slots__ = ("add", "forget", "product")
+
+    def __init__(self) -> None:
+        self.product: Callable[[Any, Any, Any], Any] | None = None
+        self.add: Callable[[NDArray, NDArray, int], None] | None = None
+        self.forget: Callable[[], None] | None = None
+
+
+at_once = _AtOnce()
+
+
 def keep(plan: Plan | None, a: NDArray, b: NDArray, run: Way | None) -> None:
     """Remember how the product of a and b was multiplied; see `Known`."""
     if len(KNOWN) >= MOST_KNOWN:
-        KNOWN.clear()
-    key = key_of(a, b)
-    KNOWN[hash(key)] = Known(plan, a.dtype, b.dtype, run, key)
+        forget()
+    key, number = key_of(a, b), 0
+    if run is None:
+        number = 0 if plan is None else numpys.number(plan)
+        if at_once.add is not None:
+            at_once.add(a, b, number)
+    KNOWN[hash(key)] = Known(number, a.dtype, b.dtype, run, key)
 
 
 def forget() -> None:
     """Forget all products."""
     KNOWN.clear()
+    numpys.forget()
+    if at_once.forget is not None:
+        at_once.forget()
 
 
 def known_first(product: Callable[P, R]) -> Callable[P, R]:
@@ -92,32 +114,39 @@ def known_first(product: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(product)
     def matmul(a: Any, b: Any, /, out: Any = None, **options: Any) -> Any:
-        if not options and type(a) is _ndarray and type(b) is _ndarray:
-            if a.nbytes <= TINY and b.nbytes <= TINY and a.dtype is not _float16:
+        if not options:
+            handed_over = at_once.product
+            if handed_over is not None:
                 try:
-                    if len(b) > 1 or a.nbytes * b.nbytes < OUTER:
-                        return _matmul(a, b, out)
-                except (TypeError, ValueError):
-                    pass
-            key = a.shape, b.shape, a.strides, b.strides
-            known = KNOWN.get(hash(key))
-            if known is not None and known.a is a.dtype:
-                run = known.run
-                if run is None:  # written out here: one more function costs 8 us with cold caches
-                    planned = known.plan is not None
-                    if planned:
-                        numpys.calls += 1
-                        numpys.latest = known.plan, get_ident()
+                    result = handed_over(a, b, out)
+                    if result is not NotImplemented:
+                        return result
+                except (TypeError, ValueError):  # an out that does not fit
+                    return cast("Any", product)(a, b, out)
+            if type(a) is _ndarray and type(b) is _ndarray:
+                if a.nbytes <= TINY and b.nbytes <= TINY and a.dtype is not _float16:
                     try:
-                        return _matmul(a, b, out)
-                    except (TypeError, ValueError):  # an out that does not fit
-                        numpys.calls -= planned
-                elif (
-                    known.b is b.dtype and known.key == key
-                    and (out is None or type(out) is _ndarray)
+                        if len(b) > 1 or a.nbytes * b.nbytes < OUTER:
+                            return _matmul(a, b, out)
+                    except (TypeError, ValueError):
+                        pass
+                key = a.shape, b.shape, a.strides, b.strides
+                known = KNOWN.get(hash(key))
+                if (
+                    known is not None and known.a is a.dtype and known.b is b.dtype
+                    and known.key == key and (out is None or type(out) is _ndarray)
                 ):  # fmt: skip
-                    result = run(a, b, out)
-                    if result is not None:
+                    if known.run is not None:
+                        result = known.run(a, b, out)
+                        if result is not None:
+                            return result
+                    else:
+                        try:
+                            result = _matmul(a, b, out)
+                        except (TypeError, ValueError):
+                            return cast("Any", product)(a, b, out)
+                        if known.number:
+                            numpys.count(known.number)
                         return result
         return cast("Any", product)(a, b, out, **options)
 

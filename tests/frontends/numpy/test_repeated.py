@@ -102,7 +102,7 @@ def test_another_number_of_threads_is_planned_anew(monkeypatch: pytest.MonkeyPat
 
 def test_passes_over_parts_of_k_are_repeated_whole(monkeypatch: pytest.MonkeyPatch):
     """A workspace for half of K: the second pass adds to C what the first one stored."""
-    made = tiercel.plan(600, 640, 4200, threads=1, scheme="strassen", workspace=4 << 20)
+    made = tiercel.plan(600, 640, 4200, threads=1, scheme="strassen", workspace=5 << 20)
     assert made.chosen.recipe is not None
     assert made.chosen.recipe.blocking.k_span < 4200
     rng = np.random.default_rng(0)

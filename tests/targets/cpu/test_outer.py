@@ -122,7 +122,7 @@ LEVELS = [("strassen", None), ("strassen", "strassen"), ("winograd", None), ("la
 
 
 @pytest.mark.parametrize(("outer", "inner"), LEVELS)
-@pytest.mark.parametrize("size", [(192, 192, 288), (193, 191, 289), (97, 275, 361)])
+@pytest.mark.parametrize("size", [(192, 192, 288), (193, 191, 287), (97, 275, 361)])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_usual_data_are_accepted(outer: str, inner: str | None, size, threads: int):
     """Also where the views at an edge are cut: their padding is no row or column of norm 0."""

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tiercel.counters import record
+from tiercel.counters import numpys, record
 from tiercel.frontends.numpy.product import Request, is_vendor, run_instead
 from tiercel.options import DEFAULT
 from tiercel.planner.plan import Plan
 from tiercel.runtime import execute
-from tiercel.shortcut import Way, keep
+from tiercel.shortcut import Way, at_once, keep
 from tiercel.targets.cpu.address import address
+from tiercel.targets.cpu.handover import handover
 from tiercel.targets.cpu.params import DONE, UNLIKE
 from tiercel.targets.cpu.threads import allowed
 
@@ -34,7 +35,17 @@ def remember(plan: Plan, a: NDArray, b: NDArray, c: NDArray, request: Request) -
     plain = request.options is DEFAULT and request.bias is None and request.packed is None
     if not plain or (is_vendor(plan) and a.dtype.itemsize == 2):
         return
+    if is_vendor(plan):
+        _hand_over()
     keep(plan, a, b, _way(plan, a, b, c, request))
+
+
+def _hand_over() -> None:
+    """From now on products that are NumPy's are handed over by a built-in function."""
+    if at_once.product is None:
+        found = handover(numpys.address)
+        if found is not None:
+            at_once.add, at_once.forget, at_once.product = found.add, found.forget, found.call
 
 
 def _way(plan: Plan, a: NDArray, b: NDArray, c: NDArray, request: Request) -> Way | None:

@@ -94,6 +94,23 @@ def fma_chains(compute: str) -> Any:
     return function
 
 
+@dataclass(frozen=True)
+class KnownProducts:
+    """``known``: address of a built-in function (see ``known.py``). ``use``: names its table."""
+
+    known: int
+    use: Any
+    _owner: Any
+
+
+def known_products() -> KnownProducts:
+    """A built-in function for products that are NumPy's, compiled or from the cache."""
+    isa = host()
+    owner, at = _link(isa, "known", (object_code(isa, "known"),), "known", "known_table")
+    use = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(at["known_table"])
+    return KnownProducts(at["known"], use, owner)
+
+
 def object_code(isa: Isa, part: str, *options: str) -> bytes:
     """Object code of one part, from the cache or freshly compiled."""
     text = "-".join((isa.name, part, *options))

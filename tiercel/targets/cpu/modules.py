@@ -7,6 +7,7 @@ from llvmlite import ir
 from tiercel.targets.cpu import (
     combine,
     driver,
+    known,
     load,
     microkernel,
     norms,
@@ -21,11 +22,14 @@ from tiercel.targets.cpu.storage import COMPUTE, STORAGE
 
 
 def build(isa: Isa, part: str, *options: str) -> ir.Module:
-    """The module of one part: ``core``, ``load``, ``store``, ``pool`` or ``peak``."""
+    """The module of one part: ``core``, ``load``, ``store``, ``pool``, ``peak``, ``known``."""
     module = ir.Module(name=f"tiercel-{isa.name}-{'-'.join((part, *options))}")
     module.triple = isa.triple
     if part == "pool":
         sync.emit_pool(module)
+        return module
+    if part == "known":
+        known.emit(module)
         return module
     compute = options[0]
     size = ELEMENT_BYTES[compute]

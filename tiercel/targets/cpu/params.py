@@ -48,3 +48,6 @@ LINE = 64  # bytes between words that different threads write
 #: What ``again`` (``renew.py``) answers: done; the guard gave up; nothing was done, as an array is
 #: not aligned or C overlaps A or B.
 DONE, REFUSED, UNLIKE = 0, 1, 2
+
+#: What ``known`` (``known.py``) notes: its calls; the plan's number and the thread of the latest.
+CALLS, LATEST, THREAD = range(3)

@@ -14,8 +14,15 @@ import time
 
 import torch
 
+import tiercel
+from tiercel.lower.accumulator import accumulate
+from tiercel.lower.accumulator.combining import Combining
 from tiercel.lower.epilogue import library
+from tiercel.schemes import get
 from tiercel.targets.hopper import gemm, gemm_epilogue, heuristic
+from tiercel.targets.hopper.fused_epilogue import fused_epilogue
+from tiercel.targets.hopper.fused_product import prepare
+from tiercel.targets.hopper.packed import pack
 
 TOOLS = ("memcheck", "racecheck")
 
@@ -64,11 +71,34 @@ def epilogues() -> None:
         gemm_epilogue(a, b, library.bias.vjp, {"bias": normal(N)}, config=tile)
 
 
+def schemes() -> None:
+    """Winograd's: planes made before the products and beside them, an end, the guard."""
+    a, b = normal(544, 1024), normal(1024, 576)
+    wanted = a.double() @ b.double()
+    operand = pack(b, accumulate(get("winograd")))
+    stream = torch.cuda.current_stream().cuda_stream
+    for combining in (Combining(), Combining("beside", split=2)):
+        out = torch.empty(544, 576, device="cuda", dtype=torch.bfloat16)
+        prepare(a, operand, out, combining=combining).run(stream)
+        assert error(out, wanted) < 5e-3
+        ended = fused_epilogue(a, operand, library.gelu, {}, combining=combining)["out"]
+        assert error(ended, torch.nn.functional.gelu(wanted)) < 5e-3
+        fused_epilogue(
+            a, operand, library.cross_entropy,
+            {"target": torch.randint(0, 576, (544, 1), device="cuda")}, combining=combining,
+        )  # fmt: skip
+    weight = tiercel.pack(b, scheme="winograd")
+    assert error(tiercel.matmul(a, weight, scheme="winograd"), wanted) < 5e-3
+    a[3, 5] = torch.inf
+    assert torch.isfinite(tiercel.matmul(a, weight, scheme="winograd")).sum() == 543 * 576
+
+
 def main() -> int:
     """Everything under each tool; the number of tools that found something."""
     if "--here" in sys.argv:
         products()
         epilogues()
+        schemes()
         torch.cuda.synchronize()
         return 0
     failed = 0

@@ -14,14 +14,17 @@ import time
 from collections.abc import Callable
 from itertools import product as pairs
 
+import pytest
 import torch
 
+import tiercel
 from tiercel import schemes
 from tiercel.lower.accumulator import accumulate
 from tiercel.lower.accumulator.combining import Combining
 from tiercel.lower.recipe import Guard
+from tiercel.targets.hopper import heuristic
 from tiercel.targets.hopper.compile import cubin
-from tiercel.targets.hopper.driver import Arguments, Kernel
+from tiercel.targets.hopper.driver import Arguments, Kernel, LaunchRefused
 from tiercel.targets.hopper.fused_product import FusedLaunch, prepare
 from tiercel.targets.hopper.launch import Runnable
 from tiercel.targets.hopper.operand import of_tensor
@@ -84,7 +87,7 @@ class Alone:
             made.append((work, out))
         out = torch.empty(M, N, device="cuda", dtype=torch.bfloat16)
         matrices = (of_tensor(x, "") for x in (self.a, self.b, out))
-        shared = launch_of(*matrices, None, 1.0, 0.0, 0, alternates=True)
+        shared = launch_of(*matrices, None, 1.0, 0.0, 0, heuristic.CANDIDATES[0], alternates=True)
         assert isinstance(shared, SharedLaunch)
         return [*made, (shared, out)]
 
@@ -182,11 +185,30 @@ def held(rounds: int = 3 * COUNT) -> None:
     more.assert_right()
 
 
+def green(count: int = 64) -> None:
+    """In a context of fewer multiprocessors: refused, unless it is said how many there are."""
+    alone = Alone()
+    stream = torch.cuda.current_stream().cuda_stream
+    context = torch.cuda.GreenContext.create(count, 0)
+    context.set_context()
+    try:
+        for work, _ in alone.works()[: len(WAYS)]:
+            with pytest.raises(LaunchRefused, match="set_num_sms"):
+                work.run(stream)
+        tiercel.set_num_sms(count)
+        for (work, out), wanted in zip(alone.works()[: len(WAYS)], alone.wanted, strict=False):
+            work.run(stream)
+            assert torch.equal(out, wanted)
+    finally:
+        context.pop_context()
+
+
 SCENARIOS: dict[str, Callable[[], None]] = {
     "two": lambda: several(2),
     "four": lambda: several(4),
     "graphs": graphs,
     "held": held,
+    "green": green,
 }
 
 if __name__ == "__main__":

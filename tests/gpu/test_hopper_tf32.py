@@ -9,7 +9,7 @@ pytestmark = pytest.mark.gpu
 
 TILES = {str(tile): tile for tile in (
     Tile(128, 256, 4, "cooperative", cluster_m=2), Tile(128, 192, 4, "cooperative", cluster_n=2),
-    Tile(64, 256, 4, "pingpong", cluster_m=2), Tile(64, 64, 8, "pingpong"),
+    heuristic.LARGE, Tile(64, 256, 4, "pingpong", cluster_m=2), Tile(64, 64, 8, "pingpong"),
     Tile(128, 64, 8, "cooperative", cluster_k=2),
 )}  # fmt: skip
 
@@ -46,7 +46,16 @@ def test_layouts(tile: Tile, a_transposed: bool, b_transposed: bool, M: int, N: 
 @pytest.mark.parametrize("a_transposed", [False, True])
 def test_depths_around_the_ring(k_tiles: int, a_transposed: bool):
     a, b = integers(700, 32 * k_tiles, a_transposed), integers(32 * k_tiles, 704, not a_transposed)
-    for tile in list(TILES.values())[:3]:
+    for tile in list(TILES.values())[:4]:
+        assert torch.equal(gemm(a, b, tf32=True, config=tile), exact(a, b))
+
+
+@pytest.mark.parametrize("tile", list(TILES.values())[:3], ids=list(TILES)[:3])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_several_turns(tile: Tile, transposed: bool):
+    """Consumers of a cooperative tile end all but the last one after the other."""
+    a, b = integers(4096, 300, transposed), integers(300, 5120, transposed)
+    for _ in range(3):
         assert torch.equal(gemm(a, b, tf32=True, config=tile), exact(a, b))
 
 

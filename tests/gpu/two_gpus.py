@@ -69,6 +69,12 @@ def packed_weights() -> None:
     close(tiercel.linear(x, tiercel.pack(w.t(), scheme="strassen")), F.linear(x, w), 1e-5)
 
 
+def verified() -> None:
+    for _ in range(2):
+        a, b = normal(SIZE, SIZE), normal(SIZE, SIZE)
+        close(tiercel.matmul(a, b, verify=True), a @ b, 1e-5)
+
+
 def captured() -> None:
     a, b = normal(SIZE, SIZE), normal(SIZE, SIZE)
     with torch.cuda.device(1):
@@ -105,7 +111,8 @@ def gradients() -> None:
 
 
 SECOND = (
-    schemes_around_the_vendor, sixteen_bits, packed_weights, captured, of_two_devices, gradients,
+    schemes_around_the_vendor, sixteen_bits, packed_weights, verified, captured, of_two_devices,
+    gradients,
 )  # fmt: skip
 
 

@@ -161,17 +161,18 @@ def test_addresses_that_tma_cannot_read_are_torchs(device):
     assert device.ran == ["plain"]
 
 
-def test_without_memory_for_a_scheme_torch_multiplies(device, monkeypatch):
-    def out_of_memory(plan, request, out):
-        raise torch.OutOfMemoryError
+@pytest.mark.parametrize("lack", [torch.OutOfMemoryError, driver.LaunchRefused])
+def test_without_what_a_scheme_needs_torch_multiplies(device, monkeypatch, lack):
+    def missing(plan, request, out):
+        raise lack
 
-    monkeypatch.setattr(cuda_run, "_RUN", {"portable": out_of_memory})
+    monkeypatch.setattr(cuda_run, "_RUN", {"portable": missing})
     request, out = small(), torch.empty(64, 64)
     plan = cuda._plan(request.product, checked_options(scheme="strassen"), -1, None)
     cuda.run(plan, request, out)
     torch.testing.assert_close(out, request.a @ request.b)
     assert counters.last_plan().chosen.algorithm == "vendor"
-    with pytest.raises(torch.OutOfMemoryError):
+    with pytest.raises(lack):
         cuda.run(plan, small(scheme="strassen"), out)
 
 

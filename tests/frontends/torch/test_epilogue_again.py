@@ -14,6 +14,7 @@ from tiercel.frontends.torch.epilogue_again import remember, with_epilogue_again
 from tiercel.frontends.torch.packed import PackedTensor
 from tiercel.lower.epilogue import library
 from tiercel.lower.epilogue.affine import affine
+from tiercel.targets.hopper.driver import LaunchRefused
 
 M, K, N = 8, 16, 24
 
@@ -85,12 +86,13 @@ def test_a_bias_comes_before_the_epilogue_or_is_its_operand(ran):
     assert all(given["bias"] is bias for *_, given in ran)
 
 
-def test_operands_that_do_not_fit_are_left_to_the_long_way(monkeypatch, ran):
+@pytest.mark.parametrize("error", [TiercelValueError, LaunchRefused])
+def test_what_does_not_fit_is_left_to_the_long_way(monkeypatch, ran, error):
     a, w = operands()
     remember("classical", library.gelu, a, w.t(), None)
 
     def refuse(*_):
-        raise TiercelValueError("no")
+        raise error
 
     monkeypatch.setattr(epilogue_again, "_kernel", lambda: refuse)
     assert again(a, w) is None

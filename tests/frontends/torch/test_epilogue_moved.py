@@ -20,7 +20,6 @@ from tiercel.errors import TiercelTypeError
 from tiercel.lower.accumulator.combining import Combining
 from tiercel.lower.epilogue import library
 from tiercel.targets.hopper import epilogue_plan, fused_epilogue, product_epilogue
-from tiercel.targets.hopper.fused_epilogue import FusedEpilogue
 from tiercel.targets.hopper.product_epilogue import gemm_epilogue
 
 
@@ -34,8 +33,8 @@ def played(launched, monkeypatch):  # noqa: F811
     for module in (product_epilogue, fused_epilogue):
         monkeypatch.setattr(module, "arrivals", lambda device, stream, count: counters)
         monkeypatch.setattr(module, "check_devices", lambda named: None)
-        monkeypatch.setattr(module, "_plans", {})
-        monkeypatch.setattr(module, "_ready", {})
+    monkeypatch.setattr(product_epilogue, "_plans", {})
+    monkeypatch.setattr(product_epilogue, "_ready", {})
     monkeypatch.setattr(product_epilogue, "run", lambda ready, a, stream: ready.run(stream))
     monkeypatch.setattr(fused_epilogue, "on_device", lambda device: nullcontext())
     monkeypatch.setattr(
@@ -131,12 +130,13 @@ def test_a_ready_launch_keeps_no_weight_packed():
             matrix(M, K), weight.static.operand, library.gelu, {}, judge=weight.static.judge,
             combining=Combining("beside"), stream=7,
         )  # fmt: skip
-    assert len(fused_epilogue._ready) == 1
-    (planned,) = fused_epilogue._plans.values()
-    assert isinstance(planned, FusedEpilogue)
+    kept = fused_epilogue.kept_of(weight.static.operand)
+    assert len(kept.ready) == len(kept.plans) == 1
     alive = [ref(x) for x in (weight, weight.static.operand, weight.static.operand.memory)]
-    del weight, planned
+    known = len(fused_epilogue._of_packed)
+    del weight
     gc.collect()
+    assert len(fused_epilogue._of_packed) == known - 1
     assert [x() for x in alive] == [None] * 3
 
 
@@ -148,4 +148,4 @@ def test_a_guard_that_is_looser_is_made_once(monkeypatch):
         for any_scale in (False, True):
             a = matrix(M, K)
             weight.multiply_and_end(a, None, library.gelu, {}, any_scale=any_scale)
-    assert len(fused_epilogue._ready) == 2
+    assert len(fused_epilogue.kept_of(weight.static.operand).ready) == 2

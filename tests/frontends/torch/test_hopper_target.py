@@ -11,7 +11,7 @@ import tiercel
 from tiercel import epilogues
 from tiercel.errors import TiercelRuntimeError, TiercelTypeError, TiercelValueError
 from tiercel.frontends.torch import hopper
-from tiercel.targets.hopper import grouped, operand, product
+from tiercel.targets.hopper import arrivals, grouped, operand, product
 
 
 @pytest.fixture
@@ -147,6 +147,32 @@ def test_a_kernel_runs_on_its_operands_device_and_stream(monkeypatch):
     for number in (1, 0):
         product.run(launch, SimpleNamespace(get_device=lambda number=number: number), None)
     assert ran == [(71, [1]), (70, [1, "left"])]
+
+
+@pytest.mark.parametrize("capturing", [False, True])
+def test_counters_are_cleared_on_their_own_device(monkeypatch, capturing):
+    current, cleared = [0], []
+
+    @contextmanager
+    def device(number):
+        before, current[0] = current[0], number
+        yield
+        current[0] = before
+
+    def asked():
+        assert current == [1]
+        return capturing
+
+    zeros = torch.zeros(5000, dtype=torch.int32)
+    monkeypatch.setattr(torch.cuda, "device", device)
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: current[0], raising=False)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", asked)
+    for name in ("empty", "zeros"):
+        monkeypatch.setattr(torch, name, lambda count, dtype, device: zeros)
+    monkeypatch.setattr(arrivals, "_of_stream", {})
+    monkeypatch.setattr(arrivals, "clear_words", lambda *_: cleared.append(current[0]))
+    assert arrivals.arrivals(1, 7, 4000) is zeros
+    assert cleared == ([1] if capturing else [])
 
 
 def test_kernels_and_their_sizes_are_kept_for_each_device(monkeypatch):

@@ -15,7 +15,7 @@ from tests.frontends.torch.test_cuda_moved import (
     packed_weight,
 )
 from tiercel.errors import TiercelValueError
-from tiercel.frontends.torch import cuda, packed_epilogue
+from tiercel.frontends.torch import cuda, cuda_fused, packed_epilogue
 from tiercel.frontends.torch.cuda_packed import Packed
 from tiercel.frontends.torch.packed import PackedTensor
 from tiercel.lower.accumulator.combining import Combining
@@ -34,8 +34,6 @@ def device(monkeypatch, launched):  # noqa: F811
     monkeypatch.setattr(fused_epilogue, "arrivals", lambda device, stream, count: counters)
     monkeypatch.setattr(fused_epilogue, "check_devices", lambda named: None)
     monkeypatch.setattr(fused_epilogue, "clear_words", lambda *where: None)
-    monkeypatch.setattr(fused_epilogue, "_plans", {})
-    monkeypatch.setattr(fused_epilogue, "_ready", {})
     monkeypatch.setattr(fused_epilogue, "on_device", lambda device: nullcontext())
     return launched
 
@@ -58,7 +56,7 @@ def test_a_ready_launch_moves_to_other_arrays(device, monkeypatch):
             "out": (M, N), "hidden": (M, N), "sum_of_squares": (M, 1),
         }  # fmt: skip
         kept.append((arrays, got))
-    assert len(fused_epilogue._ready) == 1
+    assert len(fused_epilogue.kept_of(weight.static.operand).ready) == 1
     # One kernel each time, whose argument differs from the one before in addresses alone.
     assert len(device) == 3
     assert len({(name, blocks, len(argument)) for name, blocks, _, argument in device}) == 1
@@ -105,7 +103,7 @@ def test_the_schemes_kernel_gets_the_operands_and_tells_of_refusals(monkeypatch)
         told(lambda: torch.ones(8, dtype=torch.int32))
         return {"out": a}
 
-    monkeypatch.setattr(fused_epilogue, "fused_epilogue", kernel)
+    monkeypatch.setattr(cuda_fused, "_kernel_with_epilogue", lambda: kernel)
     monkeypatch.setattr(weight.refusals, "tell", lambda judge, flag: told.append(judge(flag)))
     monkeypatch.setattr(packed_epilogue, "capturing", lambda: False)
     monkeypatch.setattr(weight.refusals, "due", lambda: True)

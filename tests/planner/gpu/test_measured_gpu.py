@@ -24,11 +24,11 @@ def test_choices_are_nearly_as_fast_as_the_best_candidates():
 def test_16_bit_choices_are_nearly_as_fast_as_the_best_candidates():
     tuned = read(RESULTS / "h200-candidates-bf16.json")
     figures = regret(replanned(tuned.measured, tuned.profiles[0]))
-    assert figures.count >= 110
+    assert figures.count >= 120
     assert figures.mean <= 1.02
     assert figures.p95 <= 1.05
     assert figures.against_vendor <= 1.04
-    assert figures.gain >= 0.045
+    assert figures.gain >= 0.055
 
 
 @pytest.mark.parametrize("algorithm", ["vendor", "strassen", "strassen2", "strassen3"])

@@ -41,6 +41,7 @@ def test_wider_tiles_need_registers_and_layouts_that_allow_them():
     assert choose(bound("residual", *shape[:2]), *shape, k_major=False) != WIDE
     assert choose(bound("cross_entropy", 8192, 128256), 8192, 128256, 4096, 1, SMS) == WIDEST
     assert choose(bound("cross_entropy", 8192, 128260), 8192, 128260, 4096, 1, SMS) != WIDEST
+    assert choose(bound("rms_statistics", 8192, 8192), 8192, 8192, 8192, 1, SMS) == WIDEST
 
 
 def test_a_cooperative_tile_does_not_wait_for_an_operand_that_is_brought():

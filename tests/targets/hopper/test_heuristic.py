@@ -34,11 +34,6 @@ def test_k_is_split_in_a_cluster_where_half_the_multiprocessors_would_idle():
     assert heuristic.choose(64, 4096, 256, 1, SMS).tile.cluster_k == 1
 
 
-def test_fragments_take_tiles_of_one_block():
-    for M in (16, 300, 8192):
-        assert heuristic.choose(M, 4096, 4096, 1, SMS, fragments=True).tile.blocks == 1
-
-
 def test_large_products_take_the_tiles_with_the_least_traffic():
     first = heuristic.CANDIDATES[0]
     for M, N, K in ((4096, 4096, 4096), (8192, 8192, 8192), (8192, 28672, 4096)):

@@ -14,18 +14,18 @@ PINGPONG = Tile(64, 256, 4, "pingpong", cluster_m=2)
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-@pytest.mark.parametrize("tile", [COOPERATIVE, PINGPONG], ids=str)
+@pytest.mark.parametrize("tile", [COOPERATIVE, PINGPONG, heuristic.LARGE], ids=str)
 def test_fragments_of_float32(tile: Tile, swapped: bool):
     chosen = Config(tile, "float32", "float32", True, False, fragments=True, swapped=swapped)
     sass = assembly(classical.text(chosen))
-    # Two k-tiles in turn and an odd last one; one wait for each, else the compiler has put a wait
-    # behind every instruction ("serialized").
-    assert count("HGMMA", sass) == 12
-    assert len(re.findall(r"WARPGROUP\.DEPBAR", sass)) <= 4
-    assert count("LDS", sass) >= 48
-    loop = re.search(r"HGMMA.*HGMMA[^\n]*\n", sass, re.DOTALL)
-    assert loop is not None
-    assert count("LDL", loop[0]) == count("STL", loop[0]) == 0
+    # One wait for the instructions of each step, and one at the end, else the compiler has put one
+    # behind every instruction ("serialized"). Two loops where consumers end a tile in turn.
+    loops = 2 if tile.schedule == "cooperative" else 1
+    assert count("HGMMA", sass) == 4 * tile.blocks * loops
+    assert len(re.findall(r"WARPGROUP\.DEPBAR", sass)) == 5 * loops
+    assert count("LDS", sass) >= 16 * tile.blocks
+    for part in (part for part in re.split(r"\bBRA\b", sass) if "HGMMA" in part):
+        assert count("LDL", part) == count("STL", part) == 0
     assert count("UTMASTG", sass) > 0
 
 
@@ -53,9 +53,12 @@ def test_only_small_tiles_split_k():
         Tile(128, 64, 6, "cooperative", cluster_n=2, cluster_k=2)
 
 
-def test_fragments_need_tiles_of_one_block():
+def test_fragments_of_two_blocks_leave_no_registers_for_sums_of_others():
     with pytest.raises(TiercelValueError, match="2 blocks of 64 rows"):
-        Config(Tile(128, 128, 6, "pingpong"), "float32", "float32", True, False, fragments=True)
+        Config(heuristic.LARGE, "float32", "float32", True, False, fragments=True, stream_k=True)
+
+
+def test_fragments_are_for_operands_along_m():
     with pytest.raises(TiercelValueError, match="contiguous along M"):
         Config(PINGPONG, "float32", "float32", False, False, fragments=True)
 

@@ -8,14 +8,15 @@ import pytest
 from tests.targets.hopper.test_compile import FIRST, assembly, count
 from tiercel.lower.epilogue import Array, bind, library
 from tiercel.lower.epilogue.cuda_params import params_dtype
+from tiercel.targets.hopper import classical, heuristic, source
 from tiercel.targets.hopper import compile as nvrtc
-from tiercel.targets.hopper import heuristic, source
 from tiercel.targets.hopper.config import Config
 from tiercel.targets.hopper.epilogue import (
     Staged,
     epilogue_text,
     fitted,
     staged_outputs,
+    with_fours,
     with_operand,
 )
 from tiercel.targets.hopper.epilogue_tile import WIDE, WIDEST
@@ -38,12 +39,14 @@ def bound(name: str):
 def text(name: str, tile=FIRST, whole: bool = False, brings: bool = True) -> str:
     instance = bound(name)
     staged = staged_outputs(instance, N)
+    staged = with_fours(staged, instance, OPERANDS[name])
     if brings:
         tile, staged = fitted(tile, with_operand(staged, instance, OPERANDS[name]))
     epilogue = epilogue_text(instance, staged, whole)
     operand = staged.operand_bytes(tile) if staged else 0
-    config = Config(tile, HALF, HALF, False, False, operand_bytes=operand)
-    return source.text(config, source.plain_program(HALF), epilogue)
+    closes = tile.schedule == "cooperative" and name in ("residual_rms", "cross_entropy")
+    config = Config(tile, HALF, HALF, False, False, operand_bytes=operand, closes=closes)
+    return source.text(config, classical.program(config), epilogue)
 
 
 @pytest.mark.parametrize("name", OPERANDS)
@@ -53,8 +56,9 @@ def test_hardly_anything_leaves_the_registers(name: str):
     assert loop is not None
     assert count("LDL", loop[0]) == count("STL", loop[0]) == 0
     # A wait for each k-tile, not behind each instruction: of those multiplied by both consumers at
-    # once, and of the last ones, which consumer 1 multiplies alone.
-    assert len(re.findall(r"HGMMA[^\n]*gsb0", sass)) == 2
+    # once, before and after an operand is asked for, and of the last ones, which consumer 1
+    # multiplies alone.
+    assert len(re.findall(r"HGMMA[^\n]*gsb0", sass)) == (3 if name == "residual_rms" else 2)
     instructions = len(re.findall(r"/\*[0-9a-f]{4,}\*/ +[@A-Z]", sass))
     assert count("LDL", sass) + count("STL", sass) <= 0.06 * instructions
 
@@ -172,3 +176,41 @@ def test_only_a_traced_kernel_reads_the_clock(tile):
     assert "SR_CLOCK" not in plain
     assert len(re.findall("SR_CLOCK", traced)) >= 10
     assert count("HGMMA", traced) == count("HGMMA", plain)
+
+
+def test_four_lanes_load_a_table_for_each_other():
+    instance = bound("rope")
+    staged = staged_outputs(instance, N)
+    whole = with_fours(staged, instance, OPERANDS["rope"])
+    assert whole is not None
+    assert whole.fours == ("cos", "sin")
+    config = Config(FIRST, HALF, HALF, False, False)
+    counts = [
+        count("LDG", assembly(source.text(config, classical.program(config), epilogue)))
+        for epilogue in (epilogue_text(instance, x, True) for x in (staged, whole))
+    ]
+    values = 2 * FIRST.accumulators // 2  # of two tables, one for each pair
+    assert counts[0] - counts[1] == values * 3 // 4
+
+
+@pytest.mark.parametrize(
+    "array",
+    [Array((M, 64), address=8), Array((M, 64), strides=(66, 1)), Array((M, 64), HALF),
+     Array((M, 16))],
+    ids=["address", "stride", "dtype", "period"],
+)  # fmt: skip
+def test_other_tables_are_loaded_by_each_lane(array: Array):
+    operands = {"cos": array, "sin": array}
+    instance = bind(library.rope, (M, N), operands, dtype=HALF)
+    staged = with_fours(staged_outputs(instance, N), instance, operands)
+    assert staged is not None
+    assert staged.fours == ()
+
+
+def test_rows_of_cooperative_tiles_are_completed_by_idle_warps():
+    """Who waits for others' memory is a warp without a tile, but for a consumer's last one."""
+    counts = {
+        tile.schedule: count("ATOMG", assembly(text("residual_rms", tile, whole=True)))
+        for tile in (FIRST, WIDE)
+    }
+    assert counts["cooperative"] == 2 * counts["pingpong"]

@@ -163,9 +163,10 @@ def pack(w: torch.Tensor, options: Options) -> Packed:
     if best is None or best.chosen.algorithm == "vendor" or 0 in (N, K):
         return Packed("vendor", None, 0)
     variant = best.chosen.variant
-    if variant.kind == "fused":
-        return cuda_fused.pack(b, best.chosen.algorithm)
-    return cuda_packed.pack(b, best.chosen.algorithm, variant)
+    with torch.cuda.device_of(w):
+        if variant.kind == "fused":
+            return cuda_fused.pack(b, best.chosen.algorithm)
+        return cuda_packed.pack(b, best.chosen.algorithm, variant)
 
 
 def _packable(w: torch.Tensor) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import torch
 from tiercel import counters
 from tiercel.frontends.torch.cuda_run import (
     ALIGNMENT,
+    MISSING,
     end_by_kernel,
     finish,
     multiply_plainly,
@@ -139,15 +140,22 @@ def _view(given: torch.Tensor, wanted: torch.Tensor) -> Callable[[torch.Tensor],
 
 def _repeating(plan: GpuPlan, launch: Launch, like: torch.Tensor, phases: list[int]) -> Repeat:
     shape, device, saved = like.shape, like.get_device(), plan.multiplications_saved
+    aligned = not any(phases)
 
     def repeat(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor | None:
         start = perf_counter()
-        if _phases(_addresses(a, b, bias)) != phases or torch.cuda.current_device() != device:
+        if aligned:  # in a quarter of the time
+            together = a.data_ptr() | b.data_ptr() | (0 if bias is None else bias.data_ptr())
+            if together % ALIGNMENT:
+                return None
+        elif _phases(_addresses(a, b, bias)) != phases:
+            return None
+        if torch.cuda.current_device() != device:
             return None
         try:
             out = a.new_empty(shape)
             done = launch(a, b, bias, out)
-        except torch.OutOfMemoryError:
+        except MISSING:
             return None
         if not done:
             return None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -65,6 +65,7 @@ class FusedWeight:
         self.static, self._program = static, program
         self._layouts: dict[Any, Layout] = {}
         self._ready: dict[Any, Ready] = {}
+        self._ready_with_planes: dict[Any, Ready] = {}
         self.refusals = Refusals()
 
     def multiply(
@@ -92,7 +93,7 @@ class FusedWeight:
             made = self._prepared(operands, any_scale)
             self._layouts[kind] = Layout.of(made.workspace)
             made.run(stream)
-            self._keep((kind, False), made, operands)
+            self._keep(self._ready, kind, made, operands)
             self.tell(lambda: made.workspace.flags)
             return
         shares = tracked and b is None
@@ -100,17 +101,17 @@ class FusedWeight:
         if planes is None:
             memory = layout.allocate(a)
             addresses = [x.data_ptr() for x in operands] + layout.addresses(memory)
-            ready = self._ready.get((kind, False))
+            ready = self._ready.get(kind)
             if ready is None or not ready.movable.reaches(addresses):
                 made = self._prepared(operands, any_scale, layout.arrays(memory))
-                ready = self._keep((kind, False), made, operands)
+                ready = self._keep(self._ready, kind, made, operands)
             with ready.movable.lock:
                 ready.movable.to(addresses)
                 layout.clear_flags(memory, stream)
                 ready.launch.run_cleared(stream)
             if shares:
                 cuda_shared.keep(a, self, layout, memory)
-            self.tell(lambda: layout.array(memory, -1))
+            self.tell(partial(layout.array, memory, -1))
         else:
             self._with_planes(planes, kind, operands, any_scale, layout.without_planes, stream)
             self.tell(lambda: planes.array(-1))
@@ -128,9 +129,7 @@ class FusedWeight:
 
         The weight has an operand. ``out``: memory for the first tile.
         """
-        from tiercel.targets.hopper.fused_epilogue import fused_epilogue
-
-        return fused_epilogue(
+        return _kernel_with_epilogue()(
             a, self.static.operand, epilogue, operands, judge=self._judge(any_scale), out=out,
             told=self.tell,
         )  # fmt: skip
@@ -152,12 +151,12 @@ class FusedWeight:
         The kernel is the one that reads planes which are there; only its verdict comes before.
         """
         memory = layout.allocate(operands[0])
-        ready = self._ready.get((kind, True))
+        ready = self._ready_with_planes.get(kind)
         if ready is None:
             arrays = layout.arrays(memory)
             arrays[0], arrays[-1] = planes.array(0), planes.array(-1)
             made = self._prepared(operands, any_scale, arrays, Combining("before"))
-            ready = self._keep((kind, True), made, operands)
+            ready = self._keep(self._ready_with_planes, kind, made, operands)
         _, *own, _ = layout.addresses(memory)
         first, *_, flags = planes.layout.addresses(planes.memory)
         launch = ready.launch
@@ -166,15 +165,17 @@ class FusedWeight:
             for step in (launch.before[-1], launch.multiply, *launch.after):
                 step.run(stream)
 
-    def _keep(self, key: Any, made: Any, operands: tuple[torch.Tensor, ...]) -> Ready:
+    def _keep(
+        self, kept: dict[Any, Ready], kind: Any, made: Any, operands: tuple[torch.Tensor, ...]
+    ) -> Ready:
         """Keep launches for later calls with operands of the same sizes and strides."""
         from tiercel.targets.hopper.movable import Movable, Ready, extent_of
 
         arrays = [extent_of(x) for x in (*operands, *made.workspace)]
         movable = Movable((*made.before, made.multiply, *made.after), arrays)
-        if len(self._ready) >= MOST_READY:
-            self._ready.clear()
-        self._ready[key] = ready = Ready(made.addresses_only(), movable)
+        if len(kept) >= MOST_READY:
+            kept.clear()
+        kept[kind] = ready = Ready(made.addresses_only(), movable)
         return ready
 
     def _prepared(
@@ -201,6 +202,13 @@ class FusedWeight:
         """Let the host hear of a product by its flags, now and then."""
         if self.refusals.due():
             self.refusals.tell(lambda heard: bool(heard.item()), flags()[:1])
+
+
+@cache
+def _kernel_with_epilogue() -> Callable[..., dict[str, torch.Tensor]]:
+    from tiercel.targets.hopper.fused_epilogue import fused_epilogue
+
+    return fused_epilogue
 
 
 @lru_cache(maxsize=256)

@@ -17,10 +17,14 @@ from tiercel.frontends.torch.cuda_machine import capturing
 from tiercel.frontends.torch.engine import Request
 from tiercel.frontends.torch.refusals import Refusals, of_site
 from tiercel.planner.gpu import GpuPlan
+from tiercel.targets.hopper.driver import LaunchRefused
 
 #: What ran already, and so is compiled: key -> its plan, which the key has by address.
 _ran: dict[Any, GpuPlan] = {}
 MOST_RAN = 8192
+
+#: What a call may lack for its plan: memory; multiprocessors for all of a kernel's blocks at once.
+MISSING = torch.OutOfMemoryError, LaunchRefused
 
 #: TMA reads from such addresses; torch's own allocations are at multiples of 512.
 ALIGNMENT = 16
@@ -51,10 +55,10 @@ def run(plan: GpuPlan, request: Request, out: torch.Tensor) -> None:
 
 
 def _ran_as_planned(plan: GpuPlan, request: Request, out: torch.Tensor) -> bool:
-    """False where memory did not suffice, and another way is allowed."""
+    """False where memory or multiprocessors did not suffice, and another way is allowed."""
     try:
         _RUN[plan.chosen.variant.kind](plan, request, out)
-    except torch.OutOfMemoryError:
+    except MISSING:
         if _insisted(request):
             raise
         return False

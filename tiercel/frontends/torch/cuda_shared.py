@@ -19,7 +19,7 @@ from tiercel.frontends.torch.cuda_machine import capturing, raw_stream
 from tiercel.targets.hopper.workspace import Layout
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Planes:
     """What products of ``source``, in this ``state``, may read; ``users``: weights that did.
 
@@ -62,14 +62,15 @@ def keep(a: torch.Tensor, weight: Any, layout: Layout, memory: torch.Tensor) -> 
     if a.is_inference() or capturing():  # changes are not counted; a graph has memory of its own
         _last.pop(device, None)
         return
-    source = ref(_source(a), lambda _: _forget(device, planes))
-    planes = Planes(source, _state(a, weight), layout, memory, {id(weight)})
-    _last[device] = planes
+    source = ref(_source(a), _forget)
+    _last[device] = Planes(source, _state(a, weight), layout, memory, {id(weight)})
 
 
-def _forget(device: int, planes: Planes) -> None:
-    if _last.get(device) is planes:
-        del _last[device]
+def _forget(source: ref[torch.Tensor]) -> None:
+    """Free planes of an input that is no more."""
+    for device, planes in list(_last.items()):
+        if planes.source is source:
+            _last.pop(device, None)
 
 
 def _source(a: torch.Tensor) -> torch.Tensor:

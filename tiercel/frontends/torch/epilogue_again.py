@@ -23,6 +23,7 @@ from tiercel.frontends.torch.packed import PackedTensor
 from tiercel.lower.epilogue import Epilogue
 from tiercel.lower.epilogue.affine import affine
 from tiercel.lower.epilogue.trace import ONLY
+from tiercel.targets.hopper.driver import LaunchRefused
 
 MOST_SEEN = 8192
 
@@ -82,7 +83,7 @@ def with_epilogue_again(
             return None
         else:
             results = packed.form.panels.multiply_and_end(a, None, epilogue, operands)
-    except (TiercelValueError, TiercelTypeError):  # operands that do not fit
+    except (TiercelValueError, TiercelTypeError, LaunchRefused):  # operands that do not fit
         return None
     return results[ONLY] if single else results
 

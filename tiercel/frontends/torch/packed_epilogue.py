@@ -16,6 +16,7 @@ from tiercel.lower.epilogue.graph import Reduction
 from tiercel.options import Options
 from tiercel.planner.gpu import GpuPlan
 from tiercel.planner.gpu.epilogue import gains
+from tiercel.targets.hopper.driver import LaunchRefused
 
 #: Packed operands, epilogues and shapes that have run, and so are compiled.
 _ran: set[Any] = set()
@@ -49,7 +50,8 @@ def by_scheme(
         return None
     try:
         made = weight.multiply_and_end(a, None, given.epilogue, given.operands)
-    except (TiercelValueError, TiercelTypeError):  # blocks that the epilogue does not divide into
+    # Blocks that the epilogue does not divide into; too few multiprocessors.
+    except (TiercelValueError, TiercelTypeError, LaunchRefused):
         return None
     if len(_ran) >= MOST_RAN:
         _ran.clear()

@@ -45,9 +45,12 @@ class Known:
 
 def kinds(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None) -> Any:
     """See ``Known``."""
-    keys = torch._C._dispatch_keys
+    return *_kinds(a, bias), torch._C._dispatch_keys(b).raw_repr(), b.get_device()
+
+
+def _kinds(a: torch.Tensor, bias: torch.Tensor | None) -> tuple[Any, ...]:
     of_bias = None if bias is None else (bias.shape, bias.stride(), bias.dtype, bias.device)
-    return keys(a).raw_repr(), keys(b).raw_repr(), b.get_device(), of_bias
+    return torch._C._dispatch_keys(a).raw_repr(), of_bias
 
 
 def run(
@@ -83,7 +86,7 @@ def run_packed(kept: dict[Any, Any], a: Any, b: Any, bias: Any, options: Options
     if known is None or torch.is_autocast_enabled(a.device.type):
         return None
     _, seen, direct = known
-    if kinds(a, b, bias) != seen:
+    if _kinds(a, bias) != seen:
         return None
     return shortcut.TORCHS if direct is None else direct(a, b, bias)
 
@@ -105,7 +108,7 @@ def remember_packed(
     if len(kept) >= shortcut.MOST_KEYS:
         kept.clear()
     # With the options, which the key has by address.
-    kept[_key_packed(a, bias, options)] = options, kinds(a, request.b, bias), direct
+    kept[_key_packed(a, bias, options)] = options, _kinds(a, bias), direct
 
 
 def _key_packed(a: torch.Tensor, bias: Any, options: Options) -> Any:

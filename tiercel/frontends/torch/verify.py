@@ -146,15 +146,16 @@ def _replace_if_wrong(
 
     a, b, bias = request.a.detach(), request.b.detach(), request.bias
     vector = None if bias is None else bias.detach()
-    if freivalds.fits(a, b, out, vector):
-        limits = tolerance(a.dtype, growth), smallest(a, b)
-        freivalds.replace_where_wrong(a, b, out, vector, *limits, verdict)
-        return
-    wrong = exceeded(a, b, out, vector, growth)
-    for one, part in _products(request, out):
-        redo_where(wrong, one.a.detach(), one.b.detach(), part, vector)
-    if verdict is not None:
-        verdict.copy_(wrong, non_blocking=True)
+    with torch.cuda.device_of(a):
+        if freivalds.fits(a, b, out, vector):
+            limits = tolerance(a.dtype, growth), smallest(a, b)
+            freivalds.replace_where_wrong(a, b, out, vector, *limits, verdict)
+            return
+        wrong = exceeded(a, b, out, vector, growth)
+        for one, part in _products(request, out):
+            redo_where(wrong, one.a.detach(), one.b.detach(), part, vector)
+        if verdict is not None:
+            verdict.copy_(wrong, non_blocking=True)
 
 
 def _kept(key: Any, algorithm: str) -> _Kind:

@@ -99,7 +99,9 @@ class Amount:
         return -self.tiles % self.clusters
 
 
-def choose(amount: Amount, program: AccumulatorProgram, *, judged: bool = False) -> Combining:
+def choose(
+    amount: Amount, program: AccumulatorProgram, *, judged: bool = False, single: bool = False
+) -> Combining:
     """By whom planes are combined, if there is time for it before they are read; else before.
 
     Where there are few turns, in the first one, by clusters that would have no tile in the last one
@@ -108,6 +110,10 @@ def choose(amount: Amount, program: AccumulatorProgram, *, judged: bool = False)
     1.054). As many heads run ahead as take the time of it, where a program has one; where not, the
     planes of the first products are combined before. ``judged``: statistics for the guard come
     along, which warps that tails wait for have no time for (1.093 instead of 1.143 at 8192³).
+    ``single``: the kernel itself judges by them, at its end. Idle warps are best then wherever
+    heads run ahead, even where tails have to wait (interleaved, by them, and before): 8192 × 4096
+    × 14336 1.093 and 1.011, 8192³ 1.127 and 1.090 (in the first turn 1.102), 16384 × 14336 × 4096
+    1.091 and 1.057, 8192 × 28672 × 8192 1.105 and 1.096, 8192 × 14336 × 4096 1.074 and 1.076.
 
     >>> from tiercel import schemes
     >>> from tiercel.lower.accumulator import accumulate
@@ -116,13 +122,28 @@ def choose(amount: Amount, program: AccumulatorProgram, *, judged: bool = False)
     Combining(where='first', clusters=8, split=3, early=0, sixteenths=0)
     >>> choose(Amount.of(8, 8, clusters=66, k_tiles=224, left=75e6), winograd)
     Combining(where='beside', clusters=0, split=0, early=0, sixteenths=0)
+    >>> choose(Amount.of(16, 8, 66, k_tiles=784, left=528e6), winograd, judged=True, single=True)
+    Combining(where='beside', clusters=0, split=2, early=0, sixteenths=0)
     """
     if head := head_products(program):
-        return Combining() if judged else _behind_heads(amount, head / program.multiplies)
+        share = head / program.multiplies
+        if judged:
+            return _beside_heads(amount, share) if single else Combining()
+        return _behind_heads(amount, share)
     if EARLY < program.multiplies <= MOST_PRODUCTS:
         few = max(program.m * program.k, program.k * program.n) <= MOST_BLOCKS_BESIDE
         return _behind_early_planes(amount, 1 / program.multiplies, few)
     return Combining()
+
+
+def _beside_heads(amount: Amount, head: float) -> Combining:
+    """By idle warps, beside as many heads as take the time of it; ``head``: share of the products.
+
+    A head that its cluster has no tile for costs nothing.
+    """
+    turns = math.ceil(amount.tiles / amount.clusters)
+    heads = math.ceil(amount.combined / IDLE_RATE / (amount.k_tiles * K_TILE * head))
+    return Combining("beside", split=min(heads, turns, MOST_AHEAD))
 
 
 def _behind_heads(amount: Amount, head: float) -> Combining:

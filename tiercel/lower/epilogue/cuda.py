@@ -19,6 +19,11 @@ fragments of WGMMA lie in registers)::
       static Tile    load_tile(const Params& p, int batch, int row, int col, int ahead = 0);
       // What load_tile reads of `columns` columns, to L2; nothing depends on it.
       static void prefetch_tile(const Params& p, int batch, int row, int col, int columns);
+      // Operands that four lanes load for each other, of n pairs, 8 columns apart, in two rows:
+      // load_fours fills in what settle_fours, which all lanes of a warp call, then exchanges.
+      static void load_fours<n>(const Params& p, int batch, const int (&rows)[2], int col,
+                                Tile (&tiles)[n][2]);
+      static void settle_fours<n>(Tile (&tiles)[n][2]);
 
       // The arithmetic: acc[0] is element (row, col) of the product, acc[1] is (row, col + 1).
       static void apply(const Params&, int row, int col, const float (&acc)[2], const Scalars&,
@@ -55,7 +60,10 @@ fragments of WGMMA lie in registers)::
 
 The host fills ``Params`` with ``cuda_params.pack_params``. A tile operand that a kernel brings to
 shared memory itself is left out of ``load_tile`` and ``prefetch_tile``: it fills that member of
-``Tile`` from there.
+``Tile`` from there. ``load_fours`` is for operands that repeat along the columns, one value for
+each pair (`cuda_memory.can_be_fours`): lane l of a warp holds pairs that begin at columns 2 (l % 4)
+and multiples of 8 further on, so that four lanes need 16 values of each 32 columns, which they load
+16 bytes each.
 
 Rules. ``col`` is even, ``row < M`` and ``col < N``: a kernel does not call for padding, which would
 enter the partial results. Rows and tiles are loaded for column ``col + ahead``, which lies within
@@ -87,6 +95,7 @@ from tiercel.lower.epilogue.cuda_memory import (
     fold,
     from_lane,
     load,
+    load_fours,
     load_partials,
     members,
     merge,
@@ -96,6 +105,7 @@ from tiercel.lower.epilogue.cuda_memory import (
     partials,
     prefetch,
     row_values,
+    settle_fours,
     store_partials,
     store_results,
     store_tile,
@@ -119,16 +129,19 @@ def prelude() -> str:
     return files("tiercel.lower.epilogue").joinpath("prelude.cuh").read_text(encoding="utf-8")
 
 
-def source(instance: Instance, name: str = "Epilogue", brought: str = "") -> str:
+def source(
+    instance: Instance, name: str = "Epilogue", brought: str = "", fours: tuple[str, ...] = ()
+) -> str:
     """CUDA C++ of the struct ``tiercel::<name>`` for an instance; needs `prelude` before it.
 
-    ``brought``: a tile operand that the kernel fills in itself.
+    ``brought``: a tile operand that the kernel fills in itself. ``fours``: those of ``load_fours``.
 
     Raises ``TiercelValueError`` for what one pass over a product cannot do.
     """
     _check(instance)
     comment = [f"// {line}" for line in describe(instance.epilogue, instance).splitlines()]
-    sections = [_members(instance), _loads(instance, brought), _apply(instance), _stores(instance)]
+    sections = [_members(instance), _loads(instance, (brought, *fours)), _fours(instance, fours)]
+    sections += [_apply(instance), _stores(instance)]
     sections += [_partials(instance, over) for over in _PARTIALS]
     lines = ["namespace tiercel {", "", *comment, f"struct {name} {{"]
     for section in sections:
@@ -189,16 +202,27 @@ def _lanes(width: int) -> int:
     return 2 ** (1 + width)
 
 
-def _loads(instance: Instance, brought: str) -> list[str]:
+def _loads(instance: Instance, left_out: tuple[str, ...]) -> list[str]:
     lines = []
     for holder, (struct, where, _) in HOLDERS.items():
-        filled = load(instance, holder, brought)
+        filled = load(instance, holder, left_out)
         inside = [f"{struct} values;", *filled, "return values;"] if filled else ["return {};"]
         lines.append(f"{_INLINE}{struct} load_{struct.lower()}(")
         lines += _block(f"    const Params& p, {where})", inside)
     lines.append(f"{_INLINE}void prefetch_tile(")
     head = "    const Params& p, int batch, int row, int col, int columns)"
-    return lines + _block(head, prefetch(instance, brought))
+    return lines + _block(head, prefetch(instance, left_out))
+
+
+def _fours(instance: Instance, names: tuple[str, ...]) -> list[str]:
+    return [
+        "template <int n>",
+        f"{_INLINE}void load_fours(",
+        "    const Params& p, int batch, const int (&rows)[2], int col,",
+        *_block("    Tile (&tiles)[n][2])", load_fours(instance, names)),
+        "template <int n>",
+        *_block(f"{_INLINE}void settle_fours(Tile (&tiles)[n][2])", settle_fours(names)),
+    ]
 
 
 def _apply(instance: Instance) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tiercel.lower.epilogue.cuda_body import NEUTRAL, lanes, picked_column
 from tiercel.lower.epilogue.cuda_expression import HOLDER
 from tiercel.lower.epilogue.cuda_names import identifier, storage, value_type
-from tiercel.lower.epilogue.instance import Instance, Operand, Partial, TileOutput
+from tiercel.lower.epilogue.instance import Array, Instance, Operand, Partial, TileOutput
 
 #: Argument of `apply` -> (its struct, what says which elements, what it has).
 HOLDERS = {
@@ -64,12 +64,12 @@ def _member(x: Operand, instance: Instance) -> str:
     return f"{value_type(x.dtype)} {name}[{count}];"
 
 
-def load(instance: Instance, holder: str, brought: str = "") -> list[str]:
+def load(instance: Instance, holder: str, left_out: tuple[str, ...] = ()) -> list[str]:
     """Lines that fill ``values``, the struct of a holder, for column ``col + ahead`` if any.
 
     What repeats is looked up at ``col``, and then so much further: one address for many loads.
     """
-    there = [x for x in used(instance, holder) if x.name != brought]
+    there = [x for x in used(instance, holder) if x.name not in left_out]
     first = [line for x in there if x.spanning for line in _load(x, instance)]
     rest = [line for x in there if not x.spanning for line in _load(x, instance)]
     moved = ["col += ahead;"] if rest and holder in ("rows", "tile") else []
@@ -99,17 +99,64 @@ def _load(x: Operand, instance: Instance) -> list[str]:
     return [f"load_lanes(values.{name}, {start} + {_lanes_at(x, name, instance.even)});"]
 
 
-def prefetch(instance: Instance, brought: str = "") -> list[str]:
+def prefetch(instance: Instance, left_out: tuple[str, ...] = ()) -> list[str]:
     """Lines that bring tile operands of ``columns`` columns of the product to L2.
 
     Not those that repeat along the columns, which are small, nor those without adjacent columns.
     """
     lines = []
     for x in used(instance, "tile"):
-        if x.name != brought and not is_repeated(x) and x.layout != "strided":
+        if x.name not in left_out and not is_repeated(x) and x.layout != "strided":
             name = identifier(x.name)
             count = {-1: "columns / 2", 0: "columns", 1: "2 * columns"}[x.width or 0]
             lines.append(f"prefetch({_start(x, name)} + {_POSITION[x.width or 0]}, {count});")
+    return lines
+
+
+def can_be_fours(x: Operand, array: Array) -> bool:
+    """Whether four lanes can load a tile operand for each other, 16 bytes at a time."""
+    aligned = array.address % 16 == 0 and all(step % 4 == 0 for step in (array.strides or ())[:-1])
+    alike = (x.kind, x.dtype, x.width) == ("tile", "float32", -1) and x.layout != "strided"
+    return alike and x.repeated and x.spanning and aligned
+
+
+def load_fours(instance: Instance, names: tuple[str, ...]) -> list[str]:
+    """Lines that fill ``tiles`` of n pairs with what this lane and the next three need."""
+    lines = []
+    for x in (instance.operand(name) for name in names):
+        name = identifier(x.name)
+        batch = f" + batch * p.{name}.batch" if x.batched else ""
+        lines += [
+            "#pragma unroll",
+            "for (int half = 0; half < 2; ++half) {",
+            f"  const float* at = p.{name}.data{batch} + rows[half] * p.{name}.row;",
+            "#pragma unroll",
+            "  for (int j = 0; j < n; j += 4) {",
+            "    const int lane = threadIdx.x % 4;",
+            f"    const int first = (col / 2 - lane + 4 * j & (p.{name}.period - 1)) + 4 * lane;",
+            "    const float4 four = *reinterpret_cast<const float4*>(at + first);",
+            *(f"    tiles[j + {i}][half].{name}[0] = four.{c};" for i, c in enumerate("xyzw")),
+            "  }",
+            "}",
+        ]
+    return lines
+
+
+def settle_fours(names: tuple[str, ...]) -> list[str]:
+    """Lines that give each lane its own values."""
+    lines = []
+    for name in map(identifier, names):
+        values = [f"tiles[j + {i}][half].{name}[0]" for i in range(4)]
+        lines += [
+            "#pragma unroll",
+            "for (int half = 0; half < 2; ++half)",
+            "#pragma unroll",
+            "  for (int j = 0; j < n; j += 4) {",
+            f"    float x[4] = {{{', '.join(values)}}};",
+            "    across_four(x);",
+            *(f"    {value} = x[{i}];" for i, value in enumerate(values)),
+            "  }",
+        ]
     return lines
 
 

@@ -141,6 +141,19 @@ __device__ __forceinline__ void store_lanes(T* to, const float (&from)[L], long 
     if (i < valid) to[i * stride] = narrowed<T>(from[i]);
 }
 
+// Of four lanes, the i-th value of lane q to the q-th of lane i.
+__device__ __forceinline__ void across_four(float (&x)[4]) {
+  const bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
+  float a = __shfl_xor_sync(0xffffffffu, odd ? x[0] : x[1], 1);
+  float b = __shfl_xor_sync(0xffffffffu, odd ? x[2] : x[3], 1);
+  if (odd) x[0] = a, x[2] = b;
+  else x[1] = a, x[3] = b;
+  a = __shfl_xor_sync(0xffffffffu, upper ? x[0] : x[2], 2);
+  b = __shfl_xor_sync(0xffffffffu, upper ? x[1] : x[3], 2);
+  if (upper) x[0] = a, x[1] = b;
+  else x[2] = a, x[3] = b;
+}
+
 // `count` adjacent elements on their way to L2; without the parts of chunks of 16 bytes at the ends.
 template <class T> __device__ __forceinline__ void prefetch(const T* from, int count) {
   const unsigned long long begin = (reinterpret_cast<unsigned long long>(from) + 15) & ~15ull;

@@ -51,6 +51,8 @@ def plain_seconds(problem: Problem, machine: GpuMachine) -> float:
     """The own classical kernel, bias and epilogue inside."""
     share_busy = busy(problem.M, problem.N, 1, machine.multiprocessors)
     multiply = _own(problem, machine, _plain(machine), share_busy)
+    if problem.layout_a == "col":
+        multiply /= _plain(machine).transposed
     return max(multiply, _moved(problem, machine)) + machine.launch * 1e-6
 
 
@@ -85,7 +87,7 @@ def fused_seconds(problem: Problem, machine: GpuMachine, name: str) -> float:
     moved = left + M * K * problem.itemsize
     if not problem.static_b:
         moved += right + K * N * problem.itemsize
-    # Half of a packed weight's A is combined while others multiply, of two operands nothing is.
+    # Most of a packed weight's A is combined while others multiply, of two operands nothing is.
     combine = rates.combine if problem.static_b else min(rates.combine, machine.copy)
     move = moved / combine * 1e-9 + rates.out * M * N * 1e-12
     # Along contiguous rows of K the guard's statistics come along with the planes.

@@ -51,11 +51,13 @@ class PlainRates:
     ``multiply``: its rate over the vendor's where power sets the clock. ``clock``: TFLOP/s with all
     multiprocessors busy at the clock that is left where some are idle; then a tile's start and end
     take as long as ``ramp`` elements of K, which the rest of the power makes up for elsewhere.
+    ``transposed``: factor of its rate where A is not contiguous along K.
     """
 
     multiply: float
     clock: float
     ramp: float
+    transposed: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ from dataclasses import replace
 from tiercel.targets.hopper import source, wgmma
 from tiercel.targets.hopper.config import Config
 
+WARP_ROWS = 16  # that a warp of a consumer stores at once, see ``by_warps``
+
 
 def program(config: Config) -> source.KernelProgram:
     """What producer and consumers do for one tile.
@@ -20,11 +22,16 @@ def program(config: Config) -> source.KernelProgram:
     plain = source.plain_program(config.operand)
     multiply, drain, store = plain.consume
     kind = wgmma.KINDS[config.operand][0]
+    if config.operand_bytes and config.tile.schedule == "cooperative":
+        early = "[&] { Store<Config>::bring_own(tile, p); }"
+        multiply = multiply.replace("(acc)", f"(acc, {early})")
     if config.fragments:
         multiply = f"tile.multiply_fragments<{kind}>(acc);"
     if config.promoted:
         scales = "BlockScales<Config>(tile)" if config.by_blocks else "NoScales()"
         multiply = f"tile.multiply_promoted<{kind}>(acc, {scales});"
+    if by_warps(config):
+        store = "StoreWarps<Config>::run(tile, acc, p, p.d[0], 1.0f);"
     if config.swapped:
         store = "StoreTransposed<Config>::run(tile, acc, p, p.d[0]);"
     before, after = (), ()
@@ -39,6 +46,11 @@ def program(config: Config) -> source.KernelProgram:
         before = ("const VectorScales<Config> scales(tile, p);",)
         after = (*after, "scales.apply(tile, acc);")
     return replace(plain, consume=(*before, multiply, drain, *after, store))
+
+
+def by_warps(config: Config) -> bool:
+    """Whether each warp stores its own rows, without the others: ``kernels/store_warps.cuh``."""
+    return config.promoted and not config.direct
 
 
 def text(config: Config) -> str:

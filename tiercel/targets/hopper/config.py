@@ -18,6 +18,7 @@ ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "float8_e4m3fn": 1, "fl
 OUTPUTS = ("bfloat16", "float16", "float32")
 SLOT_BYTES = 128 * 256 * 2 + 2 * 128 * 4  # a scheme's saved sum: ``kernels/slots.cuh``
 SUBTILE_BYTES = 64 * 128  # staged output: 64 rows of one swizzle span
+CLOSING_BYTES = 16 * CONSUMERS  # barriers of ``kernels/closing.cuh``
 MOST_GROUPS = 512  # as in ``kernels/grouped.cuh``
 
 
@@ -127,6 +128,7 @@ class Config:
     are not K-major. ``swapped``: the kernel's A·B is Dᵀ, and D is stored. ``traced``: the warp
     groups write timestamps, see ``trace.py``. ``operand_bytes``: shared memory of a
     consumer for an operand of the epilogue that TMA brings, and then for outputs; 0 if none.
+    ``closes``: idle warps complete rows that are reduced, see ``kernels/closing.cuh``.
     ``stream_k``: all clusters share the tiles of the last turn, see ``stream_k.py``.
     """
 
@@ -145,6 +147,7 @@ class Config:
     traced: bool = False
     operand_b: DType | None = None
     operand_bytes: int = 0
+    closes: bool = False
     stream_k: bool = False
 
     def __post_init__(self) -> None:
@@ -166,11 +169,11 @@ class Config:
                 f"A of {self.operand} goes through registers only if it has 4-byte elements and is "
                 "contiguous along M"
             )
-        if self.fragments and self.tile.blocks > 1:
+        if self.fragments and self.stream_k and self.tile.blocks > 1:
             raise TiercelValueError(
                 f"{self.tile} gives a consumer {self.tile.blocks} blocks of 64 rows; where A goes "
-                "through registers the compiler would wait for each instruction. Take a tile of "
-                "one block: cooperative of 128 rows, or pingpong of 64"
+                "through registers, too few are left for sums of others. Take a tile of one block: "
+                "cooperative of 128 rows, or do not share the last turn"
             )
         if self.by_blocks and not self.promoted:
             raise TiercelValueError(
@@ -209,10 +212,11 @@ class Config:
 
     @property
     def shared_bytes(self) -> int:
-        """Dynamic shared memory: the tile's, a table of the groups, and scales."""
+        """Dynamic shared memory: the tile's, a table of the groups, scales, and more barriers."""
         table = 4 * (MOST_GROUPS + 1) if self.grouped else 0
         more = self.tile.more_bytes(self.operand_bytes)
-        return self.tile.shared_bytes + table + self.scale_bytes + more
+        closing = CLOSING_BYTES * self.closes
+        return self.tile.shared_bytes + table + self.scale_bytes + more + closing
 
     @property
     def scale_bytes(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any
@@ -30,6 +30,14 @@ def _checked(result: tuple[Any, ...], what: str) -> Any:
     return values[0] if values else None
 
 
+class LaunchRefused(TiercelRuntimeError):
+    """The driver does not launch a kernel, such as one whose blocks cannot all run at once here."""
+
+
+#: Machine code that is loaded: libraries refer to it, and are not unloaded.
+_code: list[bytes] = []
+
+
 class Kernel:
     """A loaded kernel. ``launch`` costs a few microseconds of host time.
 
@@ -48,7 +56,7 @@ class Kernel:
         cooperative: bool = False,
     ) -> None:
         driver = _driver()
-        self._code = cubin  # the library refers to it
+        _code.append(cubin)
         library = driver.cuLibraryLoadData(cubin, [], [], 0, [], [], 0)
         self._library = _checked(library, "load a kernel")
         kernel = _checked(driver.cuLibraryGetKernel(self._library, name.encode()), "find a kernel")
@@ -71,7 +79,7 @@ class Kernel:
             config.attrs, config.numAttrs = attributes, len(attributes)
 
     def launch(self, blocks: int, params: Arguments, stream: int, threads: int = THREADS) -> None:
-        """Enqueue the kernel on a stream of the current device."""
+        """Enqueue the kernel on a stream of the current device. May raise ``LaunchRefused``."""
         config, grid = self._config, (blocks, threads, stream)
         with self._lock:  # another thread may launch the same kernel
             if grid != self._grid:
@@ -79,7 +87,7 @@ class Kernel:
                 self._grid = grid
             status = self._launch(config, self._function, params.pointers, 0)[0]
         if status:
-            raise TiercelRuntimeError(
+            raise LaunchRefused(
                 f"the CUDA driver refused to launch a kernel of {blocks} blocks: {status.name}"
                 f"{_advice(status)}"
             )
@@ -146,13 +154,18 @@ class TensorMap(bytes):
     address: int
 
 
-def move_tensor_map(descriptor: Any, address: int) -> None:
-    """Let a descriptor (``Arguments.tensor_map``) describe the same array at another address."""
-    status = _driver().cuTensorMapReplaceAddress(descriptor, address)[0]
-    if status:
-        raise TiercelRuntimeError(
-            f"the CUDA driver refused to move a tensor map to {address:#x}: {status.name}"
-        )
+def move_tensor_maps(descriptors: Iterable[tuple[Any, int]], address: int) -> None:
+    """Let descriptors (``Arguments.tensor_map``) describe the same parts of an array at another
+    address, each behind that by the bytes given.
+    """
+    replace = _driver().cuTensorMapReplaceAddress
+    for descriptor, offset in descriptors:
+        status = replace(descriptor, address + offset)[0]
+        if status:
+            raise TiercelRuntimeError(
+                f"the CUDA driver refused to move a tensor map to {address + offset:#x}: "
+                f"{status.name}"
+            )
 
 
 @lru_cache(maxsize=4096)

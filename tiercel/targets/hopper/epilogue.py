@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from tiercel.lower.epilogue import Array, Instance
 from tiercel.lower.epilogue.cuda import prelude
 from tiercel.lower.epilogue.cuda import source as struct_text
-from tiercel.lower.epilogue.cuda_memory import used
+from tiercel.lower.epilogue.cuda_memory import can_be_fours, used
 from tiercel.lower.epilogue.cuda_names import identifier, storage
 from tiercel.lower.epilogue.instance import TileOutput
-from tiercel.targets.hopper.config import ITEM_BYTES, OUTPUTS, SHARED_BYTES, Tile
+from tiercel.targets.hopper.config import CLOSING_BYTES, ITEM_BYTES, OUTPUTS, SHARED_BYTES, Tile
 from tiercel.targets.hopper.operand import ALIGNMENT
 
 COLUMN_BLOCK = 16  # rows that one partial result of a column covers: those of a warp's fragment
@@ -22,12 +22,14 @@ LEAST_STAGES = 3
 class Staged:
     """Outputs that leave through shared memory and TMA, the first one's kind alike in all.
 
-    ``operand``: the operand that TMA brings there before, "" if none.
+    ``operand``: the operand that TMA brings there before, "" if none. ``fours``: operands that four
+    lanes load for each other.
     """
 
     outputs: tuple[TileOutput, ...]
     shrink: int  # 1: one column of two columns of the product
     operand: str = ""
+    fours: tuple[str, ...] = ()
 
     @property
     def first(self) -> TileOutput:
@@ -69,6 +71,16 @@ def staged_outputs(instance: Instance, N: int) -> Staged | None:
     return Staged(tuple(x for x in able if (x.width, x.dtype) == (0, first.dtype)), 0)
 
 
+def with_fours(
+    staged: Staged | None, instance: Instance, arrays: Mapping[str, Array]
+) -> Staged | None:
+    """``staged`` with the operands that four lanes can load for each other, 32 columns at once."""
+    if staged is None or ITEM_BYTES[staged.first.dtype] != 2:
+        return staged
+    found = [x.name for x in used(instance, "tile") if can_be_fours(x, arrays[x.name])]
+    return replace(staged, fours=tuple(found))
+
+
 def with_operand(
     staged: Staged | None, instance: Instance, arrays: Mapping[str, Array]
 ) -> Staged | None:
@@ -94,7 +106,7 @@ def fitted(tile: Tile, staged: Staged | None) -> tuple[Tile, Staged | None]:
     """As many stages as there is memory for beside the operand; without it if those are too few."""
     if staged is None or not staged.operand:
         return tile, staged
-    needed = tile.shared_bytes + tile.more_bytes(staged.operand_bytes(tile))
+    needed = tile.shared_bytes + tile.more_bytes(staged.operand_bytes(tile)) + CLOSING_BYTES
     stages = tile.stages - max(0, -((SHARED_BYTES - needed) // (tile.stage_bytes + 16)))
     if stages < LEAST_STAGES:
         return tile, replace(staged, operand="")
@@ -153,7 +165,8 @@ struct Main {{
   }}
 }};
 """
-    operand = staged.operand if staged else ""
-    text = f"{prelude()}\n{struct_text(instance, brought=operand)}\n{adaptor}"
+    operand, fours = (staged.operand, staged.fours) if staged else ("", ())
+    struct = struct_text(instance, brought=operand, fours=fours)
+    text = f"{prelude()}\n{struct}\n{adaptor}"
     maps = max(len(outputs), 1) + bool(operand)
     return EpilogueText(text, "Traced<tiercel::Epilogue, Main>", maps)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tiercel.lower.epilogue import Array, Epilogue, Instance, bind
 from tiercel.lower.epilogue.cuda_params import addresses, pack_params, result_name
 from tiercel.lower.epilogue.instance import Partial
-from tiercel.targets.hopper import epilogue_tile, source
+from tiercel.targets.hopper import classical, epilogue_tile, source
 from tiercel.targets.hopper.compile import cubin
 from tiercel.targets.hopper.config import Config, Tile
 from tiercel.targets.hopper.driver import Arguments, Kernel, multiprocessors
@@ -21,6 +21,7 @@ from tiercel.targets.hopper.epilogue import (
     epilogue_text,
     fitted,
     staged_outputs,
+    with_fours,
     with_operand,
 )
 from tiercel.targets.hopper.launch import Launch
@@ -108,7 +109,8 @@ class EpiloguePlan:
             maps = (*maps[:2], *boxes)
             operand = staged.operand_bytes(self.tile)
             config = replace(config, output=staged.first.dtype, operand_bytes=operand)
-        config = replace(config, traced=bool(trace))
+        closes = bool(self.results) and self.tile.schedule == "cooperative"
+        config = replace(config, traced=bool(trace), closes=closes)
         params = replace(
             params, maps=maps, alpha=alpha, batches=self.batches, trace=trace,
             alternates=int(self.alternates),
@@ -138,6 +140,7 @@ def plan(
     arrays = {name: array_of(x) for name, x in operands.items()}
     instance = bind(epilogue, (*lead, M, N), arrays, dtype=a.dtype)
     staged = with_operand(staged_outputs(instance, N), instance, arrays)
+    staged = with_fours(staged, instance, arrays)
     if tile is None:
         sms, batches = multiprocessors(device), lead[0] if lead else 1
         k_major = not oriented(b.transposed, "b")[1]
@@ -213,5 +216,5 @@ def _kernel(
 ) -> Kernel:
     name = f"{instance.epilogue.name}-{config.name}"
     text = epilogue_text(instance, staged, whole, unit)
-    code = cubin(source.text(config, source.plain_program(config.operand), text), name)
+    code = cubin(source.text(config, classical.program(config), text), name)
     return Kernel(code, device, config.shared_bytes)

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
-from weakref import ref
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary, ref
 
 from tiercel.errors import TiercelTypeError, TiercelValueError
 from tiercel.lower.accumulator import AccumulatorProgram, classical
 from tiercel.lower.accumulator.combining import Combining
 from tiercel.lower.epilogue import Epilogue
 from tiercel.lower.epilogue.cuda_params import addresses
+from tiercel.targets.hopper import driver
 from tiercel.targets.hopper.arrivals import arrivals
 from tiercel.targets.hopper.driver import TensorMap, clear_words
 from tiercel.targets.hopper.epilogue import COLUMN_BLOCK, Staged, epilogue_text, staged_outputs
@@ -31,7 +32,7 @@ from tiercel.targets.hopper.epilogue_plan import (
 from tiercel.targets.hopper.epilogue_plan import plan as plan_of
 from tiercel.targets.hopper.filled import Filled, kinds_of, without_numbers
 from tiercel.targets.hopper.fused_product import TILE, Ending, prepare
-from tiercel.targets.hopper.launch import on_device, remember
+from tiercel.targets.hopper.launch import MOST_READY, on_device
 from tiercel.targets.hopper.movable import Movable, Ready, extent_of
 from tiercel.targets.hopper.operand import Matrix, of_tensor, oriented
 from tiercel.targets.hopper.packed import PackedOperand
@@ -97,9 +98,25 @@ class FusedEpilogue:
         )
 
 
-#: A key holds operands and what judges them weakly: launches keep no weight packed.
-_plans: dict[Any, FusedEpilogue] = {}
-_ready: dict[Any, Ready] = {}
+class Kept(NamedTuple):
+    """What is known of products with one packed operand, or with any that is not."""
+
+    plans: dict[Any, FusedEpilogue]
+    ready: dict[Any, Ready]
+
+
+_of_any = Kept({}, {})
+_of_packed: WeakKeyDictionary[PackedOperand, Kept] = WeakKeyDictionary()
+
+
+def kept_of(b: PackedOperand | torch.Tensor) -> Kept:
+    """That of b: it ends with a packed operand, which it does not keep."""
+    if not isinstance(b, PackedOperand):
+        return _of_any
+    kept = _of_packed.get(b)
+    if kept is None:
+        kept = _of_packed[b] = Kept({}, {})
+    return kept
 
 
 def fused_epilogue(
@@ -129,17 +146,17 @@ def fused_epilogue(
     import torch
 
     operands = {x: y if isinstance(y, torch.Tensor) else float(y) for x, y in operands.items()}
-    packed = isinstance(b, PackedOperand)
+    packed, kept = isinstance(b, PackedOperand), kept_of(b)
     key = (
-        kinds_of(operands), ref(b) if packed else kind_of(b), kind_of(a),
+        kinds_of(operands), None if isinstance(b, PackedOperand) else kind_of(b), kind_of(a),
         None if out is None else kind_of(out), alpha, epilogue, combining,
-        None if judge is None else ref(judge),
+        None if judge is None else ref(judge), driver.most_multiprocessors,
     )  # fmt: skip
-    ready = _ready.get(key)
+    ready = kept.ready.get(key)
     if ready is not None:
         planned, layout = ready.choice
     else:
-        planned, layout = _planned(key, a, b, epilogue, operands), None
+        planned, layout = _planned(kept.plans, key, a, b, epilogue, operands), None
     device, counted = a.get_device(), 0
     if stream is None:
         stream = int(torch._C._cuda_getCurrentRawStream(device))
@@ -164,7 +181,8 @@ def fused_epilogue(
         extents = [extent_of(x) for x in (*touched, *work.workspace)]
         places = [x.address for x in extents]
         movable = Movable((*work.before, work.multiply, *work.after), extents)
-        ready = remember(_ready, key, Ready(work.addresses_only(), movable, (planned, layout)))
+        ready = Ready(work.addresses_only(), movable, (planned, layout))
+        _remember(kept.ready, key, ready)
         flags = partial(getattr, work.workspace, "flags")
     with on_device(device), ready.movable.lock:
         ready.movable.to(places)
@@ -176,7 +194,14 @@ def fused_epilogue(
     return found | {x.name: finished(x, arrays) for x in planned.arrays.instance.partials}
 
 
+def _remember(kept: dict[Any, Any], key: Any, made: Any) -> None:
+    if len(kept) >= MOST_READY:
+        kept.clear()
+    kept[key] = made
+
+
 def _planned(
+    kept: dict[Any, FusedEpilogue],
     key: tuple[Any, ...],
     a: torch.Tensor,
     b: PackedOperand | torch.Tensor,
@@ -185,8 +210,11 @@ def _planned(
 ) -> FusedEpilogue:
     """What calls with the same key have in common, and those with other numbers."""
     key = without_numbers(key[0]), *key[1:]
-    known = _plans.get(key)
-    return remember(_plans, key, _plan(a, b, epilogue, operands)) if known is None else known
+    known = kept.get(key)
+    if known is None:
+        known = _plan(a, b, epilogue, operands)
+        _remember(kept, key, known)
+    return known
 
 
 def _plan(

@@ -258,7 +258,7 @@ def _shape(
         of_b = planes.plane_bytes(grids[1], lowered.b_planes) + b.rows * b.columns * item
         all_k_tiles = k_tiles * program.multiplies
         amount = Amount.of(rows, columns, clusters, all_k_tiles, of_a, of_b if dynamic else 0)
-        combining = choose(amount, program, judged=judged and not single)
+        combining = choose(amount, program, judged=judged and not (single and alone), single=single)
         if single and alone and combining.where == "before":
             combining = Combining("beside")
         if item == 1 or (combining.where == "beside" and a.dtype != "bfloat16"):

@@ -87,12 +87,13 @@ class Choice:
 
 def estimate(
     tile: Tile, parts: int, M: int, N: int, K: int, batches: int, sms: int,
-    rate: float | None = None, shares: bool = False,
+    rate: float | None = None, shares: bool = False, in_turn: bool = False,
 ) -> Choice:  # fmt: skip
     """Time of the busiest CTA, or of the device's memory if that is longer.
 
     ``K`` counts 16-bit elements. ``rate``: of the mainloop, instead of the tile's in ``RATE``.
-    ``shares``: the last turn may be shared, see ``stream_k.py``.
+    ``shares``: the last turn may be shared, see ``stream_k.py``. ``in_turn``: consumers of a
+    cooperative tile end it one after the other, so that its store does not show.
     """
     rows = -(-M // (tile.m * tile.cluster_m)) * tile.cluster_m
     columns = -(-N // (tile.n * tile.cluster_n)) * tile.cluster_n
@@ -104,7 +105,8 @@ def estimate(
     k_tiles = -(-K // (64 * parts * tile.cluster_k))
     k_tile = max(multiply, load, LATENCY / tile.stages)
     store = tile.m * tile.n * STORE
-    shown = store if tile.schedule == "pingpong" else waves * store  # only the last one shows
+    hidden = tile.schedule == "pingpong" or in_turn  # all but the last one
+    shown = store if hidden else waves * store
     cycles = waves * (k_tiles * k_tile + TILE_START) + shown
     if shares and parts == 1 and stream_k.possible(tile):
         division = stream_k.shares(ctas // tile.cluster, sms // tile.cluster, k_tiles)
@@ -120,15 +122,15 @@ def estimate(
 
 @lru_cache(maxsize=4096)
 def choose(
-    M: int, N: int, K: int, batches: int, sms: int, splits: bool = True, fragments: bool = False,
+    M: int, N: int, K: int, batches: int, sms: int, splits: bool = True,
     k_major: bool = False, large: bool = True, item: int = 2, shares: bool = False,
 ) -> Choice:  # fmt: skip
     """The candidate with the least estimated time.
 
     ``splits``: of a plain product: parts of K are allowed, and the tiles of ``PLAIN``.
-    ``fragments``: A goes through registers, see ``kernels/fragments.cuh``. ``k_major``: B is
-    contiguous along K. ``large``: C is not added. ``shares``: see ``estimate``. ``K`` counts 16-bit
-    elements; of other types, whose elements have ``item`` bytes, as many bytes take as long.
+    ``k_major``: B is contiguous along K. ``large``: C is not added. ``shares``: see ``estimate``.
+    ``K`` counts 16-bit elements; of other types, whose elements have ``item`` bytes, as many bytes
+    take as long.
 
     >>> print(choose(8192, 8192, 8192, 1, 132).tile)
     cooperative 128x256, 4 stages, cluster 2x1
@@ -146,19 +148,19 @@ def choose(
         + (PLAIN if splits else ())
         + (K_MAJOR if k_major else ())
         + ((LARGE,) if large else ())
-        if _possible(tile, M, N, K, batches, sms, fragments)
+        if _possible(tile, M, N, K, batches, sms)
         for parts in (PARTS if may_split and tile.cluster_k == 1 else (1,))
         if parts == 1 or (divides(K, parts) and K // parts >= 256)  # shorter: latency only
     ]
     return min(made, key=lambda choice: choice.cycles)
 
 
-def _possible(tile: Tile, M: int, N: int, K: int, batches: int, sms: int, fragments: bool) -> bool:
-    if tile.cluster_k > 1:  # one wave, and parts that are worth it
-        clusters = -(-M // tile.m) * -(-N // tile.n) * batches
-        if clusters * tile.cluster > sms or K // tile.cluster_k < 256:
-            return False
-    return tile.blocks == 1 or not fragments
+def _possible(tile: Tile, M: int, N: int, K: int, batches: int, sms: int) -> bool:
+    if tile.cluster_k == 1:
+        return True
+    # One wave, and parts that are worth it.
+    clusters = -(-M // tile.m) * -(-N // tile.n) * batches
+    return clusters * tile.cluster <= sms and K // tile.cluster_k >= 256
 
 
 @lru_cache(maxsize=4096)
@@ -170,9 +172,13 @@ def choose_fast(M: int, N: int, K: int, sms: int, scaling: Scaling = "none") -> 
     """
     found = choose(M, N, K // 2, 1, sms, splits=False, k_major=True, item=1, shares=True)
     if scaling == "vectors":
-        other = estimate(VECTORS, 1, M, N, K // 2, 1, sms)
-        found = min(found, other, key=lambda choice: choice.cycles)
-    return found.tile
+        others = [estimate(VECTORS, 1, M, N, K // 2, 1, sms)]
+    else:  # 128x256 had 1.027 at 4096³, in another run 128x128 0.999
+        others = [
+            estimate(tile, 1, M, N, K // 2, 1, sms, rate, shares=True, in_turn=True)
+            for tile, rate in ((CANDIDATES[0], 1.0), (LARGE, LARGE_RATE[1]))
+        ]
+    return min(found, *others, key=lambda choice: choice.cycles).tile
 
 
 @lru_cache(maxsize=4096)

@@ -13,7 +13,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tiercel.errors import TiercelValueError
-from tiercel.targets.hopper.driver import move_tensor_map
+from tiercel.targets.hopper.driver import move_tensor_maps
 from tiercel.targets.hopper.launch import Launch
 
 if TYPE_CHECKING:
@@ -108,6 +108,5 @@ class Movable:
             self._at[i] = None  # until all of it is moved
             for words, index, offset in self._words[i]:
                 words[index] = address + offset
-            for described, offset in self._maps[i]:
-                move_tensor_map(described, address + offset)
+            move_tensor_maps(self._maps[i], address)
             self._at[i] = address

@@ -10,6 +10,7 @@ from tiercel.errors import TiercelValueError
 from tiercel.lower.accumulator import AccumulatorProgram
 from tiercel.targets.hopper import fused, planes
 from tiercel.targets.hopper.fused import Fused, KernelPlane
+from tiercel.targets.hopper.launch import on_device
 from tiercel.targets.hopper.operand import Matrix, of_tensor, oriented
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ def pack(b: torch.Tensor, program: AccumulatorProgram) -> PackedOperand:
         grid, lowered.b_planes, memory.data_ptr(), flag.data_ptr(), scale, device
     )
     if work is not None:
-        work.run(torch.cuda.current_stream(b.device).cuda_stream)
+        with on_device(device):
+            work.run(torch.cuda.current_stream(b.device).cuda_stream)
         if flag.item():
             raise TiercelValueError("b does not fit into its planes; use the classical product")
     return PackedOperand(b, lowered, memory, scale)

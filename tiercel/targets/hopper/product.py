@@ -120,12 +120,12 @@ def _choice(
         return None, None
     M, N = out.shape
     row, column = out.stride()
-    swapped, fragments = tf32_operands.way(a, b)
+    swapped = tf32_operands.swaps(a, b)
     choice = heuristic.choose(
         *((N, M) if swapped else (M, N)), a.shape[1] * a.dtype.itemsize // 2, 1,
         multiprocessors(a.get_device()),
         splits=column == 1 and row % 2 == 0 and out.data_ptr() % 8 == 0,  # stored in pairs
-        fragments=fragments, k_major=b.stride(0) == 1 and column == 1 and not swapped,
+        k_major=b.stride(0) == 1 and column == 1 and not swapped,
         item=a.dtype.itemsize, shares=True,
     )  # fmt: skip
     if choice.parts == 1:
@@ -227,9 +227,8 @@ def launch_of(
         a, b = b.transposed, a.transposed
     if tile is None:
         sms, depth = multiprocessors(device), a.columns * ITEM_BYTES[a.dtype] // 2
-        through = swapped or tf32_operands.m_major(a)
         tile = heuristic.choose(
-            a.rows, b.columns, depth, d.batches, sms, splits=False, fragments=through,
+            a.rows, b.columns, depth, d.batches, sms, splits=False,
             k_major=b.row_stride == 1 and not swapped, large=c is None, item=ITEM_BYTES[a.dtype],
             shares=alternates,
         ).tile  # fmt: skip

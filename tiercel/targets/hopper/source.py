@@ -81,7 +81,8 @@ def declarations(
 ) -> str:
     """What comes before the program: headers, the epilogue, ``Config``, instructions."""
     tile = config.tile
-    copying = COPYING_REGISTERS if config.by_blocks or config.stream_k else REGISTERS
+    more = config.by_blocks or config.stream_k or config.closes
+    copying = COPYING_REGISTERS if more else REGISTERS
     if program.combines:  # an epilogue needs registers beside the products
         copying = COPYING_REGISTERS if program.postpones else COMBINING_REGISTERS
     producer, consumer = copying

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import torch
 
 # What it costs to write a tile's sums, and to add one, in k-tiles of a tile of 128 x 256.
-GIVE, TAKE = 4.0, 2.0
+GIVE, TAKE = 9.0, 3.0
 LEAST_OWN = 6  # k-tiles: more than the ring has stages
 
 # 32-bit words for each CTA: sums of the largest tile with one block of rows for each consumer, and
@@ -54,7 +54,7 @@ def possible(tile: Tile) -> bool:
 
 def division(config: Config, params: Params, blocks: int) -> Shares | None:
     """How a kernel's last turn is shared, or None if nothing is gained."""
-    if not possible(config.tile) or config.grouped or config.traced:
+    if not possible(config.tile) or config.grouped or config.by_blocks or config.traced:
         return None
     tiles = params.cluster_rows * params.cluster_columns * params.batches
     return shares(tiles, blocks // config.tile.cluster, params.k_tiles)

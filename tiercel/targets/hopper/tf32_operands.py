@@ -26,12 +26,9 @@ def m_major(a: Matrix) -> bool:
     return ITEM_BYTES[a.dtype] == 4 and not _unit(a.column_stride, a.columns)
 
 
-def way(a: torch.Tensor, b: torch.Tensor) -> tuple[bool, bool]:
-    """Of readable operands: whether Dᵀ is computed, and whether one goes through registers."""
-    if a.dtype.itemsize != 4:
-        return False, False
-    swapped = not _unit(b.stride(-2), b.shape[-2])
-    return swapped, swapped or not _unit(a.stride(-1), a.shape[-1])
+def swaps(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Of readable operands: whether Dᵀ is computed."""
+    return a.dtype.itemsize == 4 and not _unit(b.stride(-2), b.shape[-2])
 
 
 def readable(

@@ -45,6 +45,9 @@ __device__ inline int count(const int* counter) {
   return value;
 }
 
+// Between two looks at a counter: whoever only waits leaves L2 and issue slots to those who multiply.
+__device__ inline void pause() { asm volatile("nanosleep.u32 100;" ::: "memory"); }
+
 // Non-zero where a half of a pair of float16 has all of its exponent bits: inf or NaN. A block of
 // the operand that is not finite shows in every sum that it is part of.
 __device__ inline u32 not_finite(u32 pair) {

@@ -244,6 +244,7 @@ struct Readiness {
         proxy_fence();
         return;
       }
+      pause();
     }
     *flag = 1;
   }

@@ -176,7 +176,15 @@ struct Traced {
       for (int half = 0; half < 2; ++half)
         values.tiles[j][half] = E::load_tile(p, at.batch, row_inside(params, at, half), column, 8 * j);
     }
+    const int rows[2] = {row_inside(params, at, 0), row_inside(params, at, 1)};
+    E::load_fours(p, at.batch, rows, column, values.tiles);
     return values;
+  }
+
+  // Loaded values, before they are used.
+  template <int n>
+  static __device__ void settle(Operands<n>& values) {
+    E::settle_fours(values.tiles);
   }
 
   // Values of the operand that the kernel has brought to shared memory: `pair` is of piece j.
@@ -247,40 +255,41 @@ struct Traced {
     }
   }
 
-  // The warp has written partial results of `blocks` times 16 rows, 64 apart, the first of them at
-  // `at`. Whoever comes last of `bundle` tiles for 16 rows merges theirs into one, whoever comes last
-  // of all bundles finishes the rows. So no one merges many: the consumer would miss its next turn.
-  template <class P>
-  static __device__ void close(const P& params, const Place& at, int tile_column, int blocks) {
-    complete(params, at, tile_column, arrive(params, at, tile_column, blocks));
+  // The partial results of `count` times 16 rows are written, `apart` rows from each other, the first of
+  // them at `at`. Whoever comes last of `bundle` tiles for 16 rows merges theirs into one, whoever comes
+  // last of all bundles finishes the rows. So no one merges many.
+  // `together`: of what is merged, how much a lane asks for at a time.
+  template <int apart, int together, class P>
+  static __device__ void close(const P& params, const Place& at, int tile_column, int count) {
+    complete<apart, together>(params, at, tile_column, arrive<apart>(params, at, tile_column, count));
   }
 
   // Whether this lane's 16 rows are the last ones of their bundle.
-  template <class P>
-  static __device__ bool arrive(const P& params, const Place& at, int tile_column, int blocks) {
+  template <int apart, class P>
+  static __device__ bool arrive(const P& params, const Place& at, int tile_column, int count) {
     if constexpr (E::has_row_partials) {
-      const int lane = threadIdx.x % 32, row = at.row - lane / 4 + 64 * lane;
+      const int lane = threadIdx.x % 32, row = at.row + apart * lane;
       const Bundles bundles = bundles_of(params, at, tile_column);
       __syncwarp();
-      return tile_column < params.tile_columns && lane < blocks && row < params.block_rows &&
+      return tile_column < params.tile_columns && lane < count && row < params.block_rows &&
              is_last(counters_of(params, at, bundles, row) + bundles.own, bundles.size());
     }
     return false;
   }
 
   // What the last one has to do.
-  template <class P>
+  template <int apart, int together, class P>
   static __device__ void complete(const P& params, const Place& at, int tile_column, bool last) {
     if constexpr (E::has_row_partials) {
-      const int lane = threadIdx.x % 32, first = at.row - lane / 4;  // of the warp's rows
+      const int lane = threadIdx.x % 32;
       const Bundles bundles = bundles_of(params, at, tile_column);
       for (unsigned left = __ballot_sync(0xffffffffu, last); left != 0; left &= left - 1) {
-        const int begin = first + 64 * (__ffs(left) - 1);
+        const int begin = at.row + apart * (__ffs(left) - 1);
         Run run{bundles.own * bundle, 1, bundles.size()};
         bool finishes = bundles.count() == 1;
 #pragma unroll 1
         while (true) {
-          merge_rows(params, at, begin, run, finishes);
+          merge_rows<together>(params, at, begin, run, finishes);
           if (finishes) break;
           __syncwarp();
           int* const arrived = counters_of(params, at, bundles, begin) + bundles.count();
@@ -344,10 +353,9 @@ struct Traced {
   // One of several partial results, for each of 16 rows from `begin` on, into the place of the first
   // one; or the rows' results. Two lanes share a row. The order does not depend on who comes last: the
   // same call gives the same bits.
-  template <class P>
+  template <int together, class P>
   static __device__ void merge_rows(const P& params, const Place& at, int begin, const Run& run,
                                     bool finishes) {
-    constexpr int together = 8;  // that are waited for at a time
     const typename E::Params& p = params.epilogue.operands;
     const int lane = threadIdx.x % 32, own = begin + lane / 2;
     const int row = at.block_row + min(own, params.block_rows - 1);

@@ -6,13 +6,11 @@
 // The first row of 64 of which a thread holds values; the other one is 8 below.
 __device__ inline int row_of(int thread) { return thread / 32 * 16 + thread % 32 / 4; }
 
-// 64 rows × 128 bytes of K. Lane l of warp w holds, of step s (32 bytes of K), the 4 bytes at
-// 16·half + 4·(l % 4) of rows 16w + l/4 (value 2·half) and 8 below (value 2·half + 1).
-using Fragment = u32[4][4];
-
 // From a tile that is contiguous along M, of 4-byte elements: chunks of 32 rows, each 32 values of K ×
-// 128 bytes, whose 16-byte parts are permuted by k. Two lanes of a load meet in each of 16 banks; rows
-// in an order that spreads them over all 32 did not change the time.
+// 128 bytes, whose 16-byte parts are permuted by k. Lane l of warp w gets, of a step (32 bytes of K),
+// the 4 bytes at 16·half + 4·(l % 4) of rows 16w + l/4 (value 2·half) and 8 below (value 2·half + 1).
+// Two lanes of a load meet in each of 16 banks; rows in an order that spreads them over all 32 did not
+// change the time.
 struct MMajorFragment {
   u32 at[4];
 
@@ -24,10 +22,8 @@ struct MMajorFragment {
     }
   }
 
-  __device__ void load(Fragment& to, u32 tile) const {
+  __device__ void load(u32 (&to)[4], u32 tile, int step) const {
 #pragma unroll
-    for (int step = 0; step < 4; ++step)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) to[step][i] = shared_load_word(tile + at[i] + step * 1024);
+    for (int i = 0; i < 4; ++i) to[i] = shared_load_word(tile + at[i] + step * 1024);
   }
 };

@@ -13,6 +13,7 @@
 #include "split.cuh"
 #include "store.cuh"
 #include "store_transposed.cuh"
+#include "store_warps.cuh"
 #include "stream_k.cuh"
 
 // Mirrored by ../params.py.
@@ -101,6 +102,10 @@ __device__ void gemm(const Params<C>& params) {
       if (threadIdx.x >= 32)
         clear_rest(params.groups, Store<C>::row_bytes(params), threadIdx.x - 32, 96);
     }
+    if constexpr (Layout<C>::closes) {
+      const int warp = static_cast<int>(threadIdx.x) / 32;
+      if (warp == 1 || warp == 2) Closing<C>::run(pipe, schedule, params, warp - 1);
+    }
     __syncwarp();
   } else {
     registers_grow<C::consumer_registers>();
@@ -112,8 +117,8 @@ __device__ void gemm(const Params<C>& params) {
       consumer.stage.advance(group * params.k_tiles);
       if (group == 1) named_arrive(3, 256);  // consumer 0 starts
     }
-    if constexpr (C::brings) {
-      if (thread == 0 && (!C::pingpong || group == 0) && schedule.valid())
+    if constexpr (C::brings && C::pingpong) {  // cooperative consumers do so beside their products
+      if (thread == 0 && group == 0 && schedule.valid())
         Store<C>::bring(pipe, params, schedule.tile(), group);
       __syncwarp();
     }
@@ -133,19 +138,19 @@ __device__ void gemm(const Params<C>& params) {
       consumer.trace.mark(Mark::row, consumer.tile.row / 64);
       consumer.trace.mark(Mark::column, consumer.tile.n);
       Program::consume(consumer, acc, params);
-      if constexpr (C::brings) {  // for the next tile, in PingPong the other consumer's
+      if constexpr (C::brings && C::pingpong) {  // for the next tile, the other consumer's
         if (thread == 0 && consumer.followed) {
           auto next = schedule;
           next.skip(1);
           tma_store_wait_read<0>();
-          Store<C>::bring(pipe, params, next.tile(), C::pingpong ? group ^ 1 : group);
+          Store<C>::bring(pipe, params, next.tile(), group ^ 1);
         }
         __syncwarp();
       }
       consumer.trace.mark(Mark::done);
       if constexpr (C::pingpong) consumer.stage.advance(params.k_tiles);
     }
-    if (thread == 0) tma_store_wait<0>();
+    if (thread % 32 == 0) tma_store_wait<0>();
     __syncwarp();
   }
   if constexpr (C::cluster > 1) cluster_meet();

@@ -110,6 +110,7 @@ struct Pending {
     }
     u32 more[Epilogue::further + 1][pieces][2];
     const Place at = place(consumer, p);
+    Epilogue::settle(found.operands);
     epilogue.apply(x, more, found.rows, found.operands, p, at, first);
     if constexpr (Epilogue::staged)
       send(consumer, p, 0, first, [&](u32 target) { Store<C>::stage(target, x, consumer.thread); });
@@ -122,7 +123,7 @@ struct Pending {
       fetch_step(consumer, p, found);
     } else {
       epilogue.finish(p, at, tile_n);
-      if constexpr (Epilogue::closes) last = Epilogue::arrive(p, at, tile_n, C::blocks);
+      if constexpr (Epilogue::closes) last = Epilogue::template arrive<16>(p, of_warp(at), tile_n, 1);
     }
   }
 
@@ -136,7 +137,7 @@ struct Pending {
       while (next < steps);
     }
     if constexpr (Epilogue::closes) {
-      if (__any_sync(0xffffffffu, last)) Epilogue::complete(p, place(consumer, p), tile_n, last);
+      if (__any_sync(0xffffffffu, last)) Epilogue::template complete<16, 8>(p, of_warp(place(consumer, p)), tile_n, last);
       last = false;
     }
     // Together again: ptxas serialises the tensor core instructions otherwise (13.0, its note C7520).
@@ -144,6 +145,11 @@ struct Pending {
   }
 
  private:
+  static __device__ Place of_warp(Place of_thread) {
+    of_thread.row -= static_cast<int>(threadIdx.x) % 32 / 4;
+    return of_thread;
+  }
+
   template <class P>
   __device__ Place place(const Consumer<C>& consumer, const P& p) const {
     return {0, block / C::grid_columns * p.block_rows, block % C::grid_columns * p.block_columns,

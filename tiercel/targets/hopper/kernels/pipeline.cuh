@@ -25,7 +25,9 @@ struct Layout {
   static constexpr int items_warp = 6 * 1024;
   static constexpr int barriers = items + (C::combines ? 3 * items_warp : 0);
   static constexpr int brought = barriers + 16 * C::stages;  // a barrier for each consumer
-  static constexpr int groups = brought + (C::brings ? 8 * C::consumers : 0);
+  static constexpr bool closes = C::Epilogue::closes && !C::pingpong && !C::postpones;  // closing.cuh
+  static constexpr int rows = brought + (C::brings ? 8 * C::consumers : 0);  // two for each consumer
+  static constexpr int groups = rows + (closes ? 16 * C::consumers : 0);
   static constexpr int scales = groups + (C::grouped ? Groups::table_bytes : 0);
   // Rows of A, and columns of B or parts of them.
   static constexpr int scales_stage = (C::tile_m + (C::column_scales ? C::tile_n : 4)) * 4;
@@ -60,6 +62,8 @@ struct Pipeline {
   __device__ u32 full(int stage) const { return base + Layout<C>::barriers + 8 * stage; }
   __device__ u32 empty(int stage) const { return full(stage) + 8 * C::stages; }
   __device__ u32 brought(int consumer) const { return base + Layout<C>::brought + 8 * consumer; }
+  __device__ u32 rows_left(int consumer) const { return base + Layout<C>::rows + 16 * consumer; }
+  __device__ u32 rows_taken(int consumer) const { return rows_left(consumer) + 8; }
   __device__ u32 staging(int consumer) const {
     return base + Layout<C>::staging + (Layout<C>::areas == 1 ? 0 : consumer * Layout<C>::area);
   }
@@ -77,6 +81,11 @@ struct Pipeline {
     }
     if constexpr (C::brings)
       for (int i = 0; i < C::consumers; ++i) mbarrier_init(brought(i), 1);
+    if constexpr (Layout<C>::closes)
+      for (int i = 0; i < C::consumers; ++i) {
+        mbarrier_init(rows_left(i), 4);  // a consumer's warps
+        mbarrier_init(rows_taken(i), 1);
+      }
     mbarrier_init_fence();
   }
 };

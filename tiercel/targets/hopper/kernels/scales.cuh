@@ -64,14 +64,14 @@ struct VectorScales {
   }
 };
 
-// For Consumer::multiply_promoted, `add`: part of acc += scales · sums. Sums that are added as they are,
+// For Consumer::multiply_promoted, `add`: part of acc (=|+=) scales · sums. Sums taken as they are,
 struct NoScales {
   static constexpr bool late = false;  // are scales still read when the products are done?
   __device__ void read(int) {}
-  template <int n>
+  template <From from, int n>
   __device__ void add(float* acc, const float (&sum)[n], int, int) const {
 #pragma unroll
-    for (int i = 0; i < n; ++i) acc[i] += sum[i];
+    for (int i = 0; i < n; ++i) acc[i] = from == From::zero ? sum[i] : acc[i] + sum[i];
   }
 };
 
@@ -107,7 +107,7 @@ struct BlockScales {
     }
   }
 
-  template <int n>
+  template <From from, int n>
   __device__ void add(float* acc, const float (&sum)[n], int block, int part) const {
 #pragma unroll
     for (int i = 0; i < n; i += 4) {
@@ -118,8 +118,9 @@ struct BlockScales {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         float &low = acc[i + 2 * half], &high = acc[i + 2 * half + 1];
-        low = fmaf(a[block][half] * of_columns.x, sum[i + 2 * half], low);
-        high = fmaf(a[block][half] * of_columns.y, sum[i + 2 * half + 1], high);
+        low = fmaf(a[block][half] * of_columns.x, sum[i + 2 * half], from == From::zero ? 0 : low);
+        high = fmaf(a[block][half] * of_columns.y, sum[i + 2 * half + 1],
+                    from == From::zero ? 0 : high);
       }
     }
   }

@@ -13,12 +13,12 @@ __device__ void settle_arrive(const P& p) {
 // By any thread: waits for everybody. All thread blocks are resident, or will be once others end.
 template <class C, class Program, class P>
 __device__ bool is_refused(const P& p) {
-  while (count(p.arrived) != C::consumers * static_cast<int>(gridDim.x)) {}
+  while (count(p.arrived) != C::consumers * static_cast<int>(gridDim.x)) pause();
   if constexpr (C::combines || C::first_turn) {
     const int left = p.first.left_workers + p.beside.left_workers;
-    while (!Readiness::all(p.left.ready, left)) {}
+    while (!Readiness::all(p.left.ready, left)) pause();
     if constexpr (Program::Right::planes > 0)
-      while (!Readiness::all(p.right.ready, p.first.workers + p.beside.workers - left)) {}
+      while (!Readiness::all(p.right.ready, p.first.workers + p.beside.workers - left)) pause();
   }
   if (count(p.flag) != 0) return true;
   if (p.verdict.left == nullptr || acceptable(p.verdict)) return false;

@@ -1,5 +1,6 @@
 // The epilogue: accumulator → output tile, through staging in shared memory and TMA stores.
 #pragma once
+#include "closing.cuh"
 #include "epilogue.cuh"
 #include "grouped.cuh"
 #include "mainloop.cuh"
@@ -56,6 +57,17 @@ struct Store {
                tile.n * C::tile_n + i % per_block * span, first_row + i / per_block * 64, tile.batch);
   }
 
+  // By all threads of a cooperative consumer, while its tile is multiplied: the stores of the tile
+  // before have long been read, which at its end they had to be waited for.
+  template <class P>
+  static __device__ void bring_own(const Consumer<C>& consumer, const P& params) {
+    if (consumer.thread == 0) {
+      tma_store_wait_read<0>();
+      bring(consumer.pipe, params, consumer.tile, consumer.group);
+    }
+    __syncwarp();
+  }
+
   // What the epilogue will read of this tile, on its way to L2 before the tile is multiplied. Between
   // the turn and the first product it cost 2,500 cycles.
   template <class P>
@@ -107,6 +119,7 @@ struct Store {
         if constexpr (Epilogue::loads) {
           const int subtile = block * per_block + first / span;
           if constexpr (C::brings && !ahead) fetch(consumer, operands, subtile);
+          Epilogue::settle(operands);
           epilogue.apply(x, more, rows[block], operands, seen, place, first);
           if (subtile + 1 < subtiles)
             operands = load_subtile(consumer, seen, row, column, subtile + 1);
@@ -147,7 +160,7 @@ struct Store {
       epilogue.finish(seen, place, consumer.tile.n);
     }
     if constexpr (Epilogue::closes) {
-      Epilogue::close(seen, place_of(consumer, row, column, 0), consumer.tile.n, C::blocks);
+      Closing<C>::leave(consumer, seen, place_of(consumer, row, column, 0));
       // Together again. ptxas would not know it, keep the position in the ring in a register of each
       // thread, and the products would wait for their descriptors: 675 cycles for a k-tile, not 512.
       named_sync(1 + consumer.group, 128);

@@ -3,11 +3,11 @@
 Usage: ``python benchmarks/h200_epilogues.py --out benchmarks/results/h200-epilogues.json``
 
 The products of a Llama-3 block (8B and 70B), 2048 and 8192 tokens. Players: ``split``, cuBLAS and
-then a ``torch.compile``d element-wise kernel; ``whole``, ``torch.compile`` of both together (of the
-first model only); ``packed``, ``tiercel.linear`` with a packed weight, which plans one of two:
-``fused``, the classical kernel, or ``scheme``, Winograd's scheme, A combined and judged in the same
-launch. Ratios are over the faster of the first two, interleaved (one call each in random order, the
-host being ahead) and sustained as in ``h200_gemm.py``, 0.05 s each. Two players say what an
+then a ``torch.compile``d element-wise kernel; ``whole``, ``torch.compile`` of both together;
+``packed``, ``tiercel.linear`` with a packed weight, which plans one of two: ``fused``, the
+classical kernel, or ``scheme``, Winograd's scheme, A combined and judged in the same launch. Ratios
+are over the faster of the first two: interleaved (one call each in random order, the host being
+ahead), and of these three sustained as in ``h200_gemm.py``, turns of 0.3 s. Two players say what an
 epilogue that costs nothing would reach: ``product``, cuBLAS alone, and ``plain``, the product alone
 by tiercel. What has to be compiled is compiled before, by one process for each product.
 """
@@ -45,8 +45,11 @@ Tensors = dict[str, torch.Tensor]
 HEAD = 128
 SCHEME = "winograd"
 SETS_BYTES = 200 << 20
-TURN = 0.05  # seconds
-PAUSE = 400_000  # cycles: 0.2 ms, more than any player's host needs
+TURN = 0.3  # seconds: figures of turns of 0.05 differed by 0.05 from one to the next
+PEERS = ("split", "whole")
+STEADY = (*PEERS, "packed")  # players with sustained turns
+MOST_SETS = 8  # of operands, which take turns
+PAUSE = 600_000  # cycles: 0.3 ms, more than any player's host needs
 LARGE = [*CANDIDATES[:4], Tile(128, 192, 4, "pingpong", 2), Tile(192, 128, 4, "pingpong", 2)]
 
 
@@ -78,7 +81,8 @@ def split_rope(y: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> Any:
     heads = y.unflatten(-1, (-1, HEAD // 2, 2))
     even, odd = heads.unbind(-1)
     cos, sin = cos[:, None], sin[:, None]
-    return torch.stack((even * cos - odd * sin, odd * cos + even * sin), -1).flatten(1)
+    turned = torch.stack((even * cos - odd * sin, odd * cos + even * sin), -1)
+    return turned.flatten(1).to(y.dtype)  # of float32 tables
 
 
 def split_loss(y: torch.Tensor, target: torch.Tensor) -> Any:
@@ -168,10 +172,12 @@ def interleaved(players: dict[str, Player], rounds: int) -> dict[str, float]:
     return {name: statistics.median(found) for name, found in times.items()}
 
 
-def players(case: Case, M: int, tiles: list[Tile | None], whole: bool) -> dict[str, Player]:
+def players(
+    case: Case, M: int, tiles: list[Tile | None], whole: bool, scheme_too: bool
+) -> dict[str, Player]:
     """Name → one product with its epilogue."""
     size = 2 * (M * case.K + case.K * case.N + M * case.N)
-    sets = max(2, min(8, SETS_BYTES // size + 1))
+    sets = max(2, min(MOST_SETS, SETS_BYTES // size + 1))
     arrays = [
         (normal(M, case.K), normal(case.N, case.K) / case.K**0.5, case.operands(M))
         for _ in range(sets)
@@ -211,8 +217,8 @@ def players(case: Case, M: int, tiles: list[Tile | None], whole: bool) -> dict[s
 
     def packed(i: int) -> Any:
         x, _, operands = arrays[i]
-        given = case.epilogue.given(**operands, **case.settings)
-        return tiercel.linear(x, weights[i], epilogue=given)
+        given: dict[str, Any] = operands | case.settings
+        return tiercel.linear(x, weights[i], epilogue=case.epilogue, **given)
 
     def product(i: int) -> Any:
         return F.linear(*arrays[i][:2])
@@ -226,7 +232,9 @@ def players(case: Case, M: int, tiles: list[Tile | None], whole: bool) -> dict[s
     for tile in tiles:
         name = "fused" if tile is None else f"{tile.schedule[0]}{tile.m}x{tile.n}"
         made[name] = turns(fused(tile), sets)
-    made |= {"scheme": turns(scheme, sets), "packed": turns(packed, sets)}
+    if scheme_too:
+        made["scheme"] = turns(scheme, sets)
+    made["packed"] = turns(packed, sets)
     return made | {"product": turns(product, sets), "plain": turns(plain, sets)}
 
 
@@ -251,29 +259,33 @@ def launches(case: Case, M: int) -> dict[str, list[str]]:
     return found
 
 
-def measure(case: Case, M: int, tiles: list[Tile | None], whole: bool) -> dict[str, Any]:
+def measure(
+    case: Case, M: int, tiles: list[Tile | None], whole: bool, scheme_too: bool, turn: float
+) -> dict[str, Any]:
     """Ratios over the fastest of PyTorch's players, above 1 where faster."""
-    made = players(case, M, tiles, whole)
+    made = players(case, M, tiles, whole, scheme_too)
     for play in made.values():
-        play()
-    middle, steady = interleaved(made, rounds=7), sustained(made, TURN)
-    peers = [name for name in ("split", "whole") if name in made]
+        for _ in range(MOST_SETS):  # each packed weight has launches of its own
+            play()
+    middle = interleaved(made, rounds=9)
+    steady = sustained({name: made[name] for name in STEADY if name in made}, turn)
+    peers = [name for name in PEERS if name in made]
+    fastest = {"interleaved": min(middle[name] for name in peers),
+               "sustained": min(steady[name]["ms"] for name in peers)}  # fmt: skip
     entry: dict[str, Any] = {
         "epilogue": case.name,
         "shape": (M, case.N, case.K),
         "peer_ms": {"interleaved": {name: middle[name] for name in peers},
                     "sustained": {name: steady[name]["ms"] for name in peers}},
         "ratios": {
-            name: {
-                "interleaved": min(middle[peer] for peer in peers) / middle[name],
-                "sustained": min(steady[peer]["ms"] for peer in peers) / steady[name]["ms"],
-                "clock_mhz": steady[name]["clock_mhz"],
-            }
-            for name in made
+            name: {"interleaved": fastest["interleaved"] / ms}
+            | ({"sustained": fastest["sustained"] / steady[name]["ms"],
+                "clock_mhz": steady[name]["clock_mhz"]} if name in steady else {})
+            for name, ms in middle.items()
         },
     }  # fmt: skip
     line = "  ".join(
-        f"{name} {x['interleaved']:.3f}/{x['sustained']:.3f}"
+        name + "/".join(f" {x[kind]:.3f}" for kind in fastest if kind in x)
         for name, x in entry["ratios"].items()
         if name != "split"
     )
@@ -287,8 +299,7 @@ def compile_all(models: list[str], sizes: list[int], options: list[str]) -> None
     environment = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     running = [
         subprocess.Popen(
-            [*command, "--models", model, "--compile-only", str(i)]
-            + ["--no-whole"] * (model != models[0]),
+            [*command, "--models", model, "--compile-only", str(i)],
             stdout=subprocess.DEVNULL,
             env=environment,
         )
@@ -304,7 +315,11 @@ def summary(entries: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     names = [x for x in entries[0]["ratios"] if all(x in y["ratios"] for y in entries)]
     found: dict[str, dict[str, Any]] = {}
     for kind in ("interleaved", "sustained"):
-        of = {x: [y["ratios"][x][kind] for y in entries] for x in names if x != "split"}
+        of = {
+            x: [y["ratios"][x][kind] for y in entries]
+            for x in names
+            if x not in PEERS and kind in entries[0]["ratios"][x]
+        }
         found[kind] = {
             x: {"mean": statistics.geometric_mean(ratios), "least": min(ratios)}
             for x, ratios in of.items()
@@ -319,8 +334,11 @@ def summary(entries: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 @click.option("--only", help="Epilogues to measure, all by default.")
 @click.option("--sweep", is_flag=True, help="Every large tile instead of the one chosen.")
 @click.option("--no-whole", is_flag=True, help="Leave the player whole out.")
+@click.option("--schemes", is_flag=True, help="The player scheme, too, planned or not.")
+@click.option("--keep", is_flag=True, help="Of an earlier file, keep what is not measured anew.")
 @click.option("--compiled", is_flag=True, help="Do not compile first: caches are full.")
 @click.option("--compile-only", type=int, hidden=True)
+@click.option("--turn", default=TURN, show_default=True, help="Seconds of a sustained turn.")
 @click.option("--limit", default=100.0, help="Seconds after which no further case is started.")
 def main(
     out: Path | None,
@@ -329,33 +347,35 @@ def main(
     only: str | None,
     sweep: bool,
     no_whole: bool,
+    schemes: bool,
+    keep: bool,
     compiled: bool,
     compile_only: int | None,
+    turn: float,
     limit: float,
 ) -> None:
     """Measure, print and write."""
     folder = Path(tempfile.gettempdir()) / "inductor-of-epilogues"  # shared with the compilations
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))
     begin = time.perf_counter()
-    h200_gemm.ROUNDS = 1
+    h200_gemm.ROUNDS = 2  # A B, B A
     torch._dynamo.config.recompile_limit = 64  # each case is another size of the same functions
     sizes, names = [int(M) for M in rows.split(",")], models.split(",")
     tiles: list[Tile | None] = [*LARGE] if sweep else [None]
     if compile_only is not None:
         for M in sizes:
             case = cases(names[0])[compile_only]
-            for play in players(case, M, tiles, not no_whole).values():
+            for play in players(case, M, tiles, not no_whole, schemes).values():
                 play()
             torch.cuda.empty_cache()
         return
-    options = ["--sweep"] * sweep + ["--no-whole"] * no_whole
+    options = ["--sweep"] * sweep + ["--no-whole"] * no_whole + ["--schemes"] * schemes
     if not compiled:
         compile_all(names, sizes, options)
         click.echo(f"compiled in {time.perf_counter() - begin:.0f} s")
-    result: dict[str, Any] = {
-        **provenance(),
-        "cases": [],
-    }
+    result: dict[str, Any] = {**provenance(), "cases": []}
+    if keep and out is not None and out.exists():
+        result["cases"] = json.loads(out.read_text(encoding="utf-8"))["cases"]
     for M, model in itertools.product(sizes, names):
         for case in cases(model):
             if only and case.name not in only.split(","):
@@ -363,9 +383,11 @@ def main(
             if time.perf_counter() - begin > limit:
                 click.echo(f"no time for {case.name} of {model}, {M} rows")
                 continue
-            whole = not no_whole and model == names[0]
-            entry = {"model": model, **measure(case, M, tiles, whole)}
-            result["cases"].append(entry)
+            entry = {"model": model, **measure(case, M, tiles, not no_whole, schemes, turn)}
+            of = entry["model"], entry["epilogue"], list(entry["shape"])
+            result["cases"] = [
+                x for x in result["cases"] if (x["model"], x["epilogue"], list(x["shape"])) != of
+            ] + [entry]
             if not sweep:
                 result["fused"] = summary(result["cases"])
             torch.cuda.empty_cache()

@@ -38,7 +38,7 @@ from decoder import MODELS, Decoder
 from train_step import loss_of
 
 #: Of each block of a sustained ratio.
-SUSTAINED_SECONDS = 0.1
+SUSTAINED_SECONDS = 0.15
 
 #: What the device does first, half a millisecond, where the host is to be ahead of it.
 AHEAD_CYCLES = 1_000_000
@@ -46,10 +46,7 @@ AHEAD_CYCLES = 1_000_000
 
 @dataclass(frozen=True)
 class Case:
-    """``kind``: "prefill", "train" or "decode" of ``tokens`` (decode: sequences, one token each).
-
-    ``workspace``: bytes that a plan may borrow, None for the default.
-    """
+    """``kind``: "prefill", "train" or "decode" of ``tokens`` (decode: sequences of one token)."""
 
     kind: str
     model: str
@@ -65,12 +62,12 @@ def cases() -> Iterator[Case]:
     yield Case("prefill", "llama-3-70b", 1, "bfloat16", 8192)
     yield Case("train", "llama-3-8b", 1, "bfloat16", 8192)
     for sequences in (1, 16, 64):
-        yield Case("decode", "llama-3-8b", 3, "bfloat16", sequences, 100)
-    yield Case("train", "llama-3-70b", 1, "bfloat16", 16384, 4)
+        yield Case("decode", "llama-3-8b", 3, "bfloat16", sequences, 300)
     yield Case("prefill", "llama-3-8b", 2, "bfloat16", 16384)
-    yield Case("prefill", "llama-3-70b", 1, "bfloat16", 16384, 5)
-    yield Case("prefill", "llama-3-8b", 1, "float32", 8192, 4)
     yield Case("train", "llama-3-8b", 1, "bfloat16", 16384, 5)
+    yield Case("prefill", "llama-3-8b", 1, "float32", 8192, 4)
+    yield Case("prefill", "llama-3-70b", 1, "bfloat16", 16384, 5)
+    yield Case("train", "llama-3-70b", 1, "bfloat16", 8192, 4)
     yield Case("prefill", "llama-3-8b", 1, "float32", 4096, 5)
     yield Case("train", "llama-3-8b", 1, "float32", 4096, 5)
 

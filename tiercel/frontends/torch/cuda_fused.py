@@ -161,7 +161,7 @@ class FusedWeight:
         first, *_, flags = planes.layout.addresses(planes.memory)
         launch = ready.launch
         with ready.movable.lock:
-            ready.movable.to((*(x.data_ptr() for x in operands), first, *own, flags))
+            ready.movable.to([*(x.data_ptr() for x in operands), first, *own, flags])
             for step in (launch.before[-1], launch.multiply, *launch.after):
                 step.run(stream)
 

@@ -173,6 +173,13 @@ def test_rows_of_a_turn_that_is_not_full_are_the_vendors():
     assert (named.algorithm, named.fringe) == ("winograd", 0)
 
 
+def test_no_more_than_a_third_of_the_rows_is_left_to_the_vendor():
+    problem = Problem(9728, 3072, 12288, "bfloat16", layout_b="col", static_b=True)
+    candidates = {c.algorithm: c for c in make_plan(problem, H200).candidates}
+    assert candidates["winograd"].fringe == 0  # 4096 rows would leave whole turns
+    assert chosen_of(replace(problem, M=10240, N=4096, K=8192)).fringe == 2048
+
+
 def test_rows_that_fill_no_tile_of_planes_are_the_vendors():
     problem = Problem(12800, 4096, 8192, layout_b="col", static_b=True)
     plan = make_plan(problem, H200)

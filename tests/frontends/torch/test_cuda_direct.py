@@ -108,9 +108,15 @@ class Weight:
     def refusals(self):
         return SimpleNamespace(resting=lambda: not self.allowed)
 
-    def multiply(self, a, out, *, b=None, **more):
-        self.calls.append(more)
-        torch.mm(a, self.w.t() if b is None else b, out=out)
+    def call(self, operands, any_scale):
+        lie = [(x.shape, x.stride()) for x in operands]
+
+        def run(operands, tracked):
+            self.calls.append({"any_scale": any_scale, "tracked": tracked})
+            a, out, *b = (x.as_strided(*lies) for x, lies in zip(operands, lie, strict=True))
+            torch.mm(a, b[0] if b else self.w.t(), out=out)
+
+        return SimpleNamespace(run=run)
 
     def multiply_and_end(self, a, out, epilogue, operands, **more):
         self.calls.append({**more, "epilogue": epilogue.name})
@@ -136,20 +142,12 @@ def test_the_kernels_scheme_is_repeated_for_the_same_packed_weight(work, monkeyp
     x, w, bias = torch.randn(2, 3, 8), torch.randn(6, 8), torch.randn(6) if biased else None
     weight = Weight(w)
     packed = Packed("winograd", weight, 0, "fused")
-    kept = [packed]
-    monkeypatch.setattr(cuda_direct, "packed_form", lambda b, options: kept[0])
     repeat = fused(x, w, packed, bias)
     wanted = torch.nn.functional.linear(x, w, bias)
     torch.testing.assert_close(repeat(x, w, bias), wanted)
     more = {"epilogue": "bias"} if biased else {"tracked": True}
     assert weight.calls == [{"any_scale": True, **more}]
     weight.allowed = False
-    assert repeat(x, w, bias) is None
-    weight.allowed = True
-    kept[0] = Packed("winograd", weight, 0, "fused")  # the weight was packed again
-    assert repeat(x, w, bias) is None
-    kept[0] = None
-    del packed
     assert repeat(x, w, bias) is None
 
 
@@ -164,18 +162,13 @@ def test_the_kernels_scheme_is_repeated_without_a_packed_weight(work, monkeypatc
 @pytest.mark.parametrize("biased", [False, True])
 def test_rows_that_are_left_to_torch(work, monkeypatch, biased):
     x, w, bias = torch.randn(7, 8), torch.randn(6, 8), torch.randn(6) if biased else None
-    weight, rows = Weight(w), []
-    monkeypatch.setattr(
-        weight,
-        "multiply",
-        lambda a, out, **more: rows.append(len(a)) or torch.mm(a, w.t(), out=out),
-    )
-    packed = Packed("winograd", weight, 0, "fused")
-    monkeypatch.setattr(cuda_direct, "packed_form", lambda b, options: packed)
+    weight = Weight(w)
     monkeypatch.setattr(PLAN.chosen, "fringe", 3)
-    repeat = fused(x, w, packed, bias)
+    repeat = fused(x, w, Packed("winograd", weight, 0, "fused"), bias)
+    mm, torchs = torch.mm, []
+    monkeypatch.setattr(torch, "mm", lambda a, b, out: torchs.append(len(a)) or mm(a, b, out=out))
     torch.testing.assert_close(repeat(x, w, bias), torch.nn.functional.linear(x, w, bias))
-    assert rows == [4]
+    assert torchs == [4, 3]
 
 
 @pytest.mark.parametrize("name", [None, "relu"])

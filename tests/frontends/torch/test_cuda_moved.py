@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from tiercel.errors import TiercelValueError
-from tiercel.frontends.torch import cuda_fused, cuda_shared
+from tiercel.frontends.torch import cuda_call, cuda_fused, cuda_shared
+from tiercel.frontends.torch.refusals import Refusals
 from tiercel.lower.accumulator import accumulate
 from tiercel.lower.accumulator.combining import Combining
 from tiercel.lower.recipe import Guard
@@ -81,8 +82,8 @@ def launched(monkeypatch):
     for module in (workspace, fused_product):
         monkeypatch.setattr(module, "clear_words", lambda *where: found.append(("clear", where)))
     monkeypatch.setattr(operand, "tensor_map", tensor_map)
-    monkeypatch.setattr(cuda_fused, "raw_stream", lambda device: 7)
-    monkeypatch.setattr(cuda_fused.FusedWeight, "tell", lambda self, flags: None)
+    monkeypatch.setattr(cuda_call, "raw_stream", lambda device: 7)
+    monkeypatch.setattr(Refusals, "due", lambda self: False)
     return found
 
 
@@ -129,6 +130,12 @@ def packed_weight():
     return cuda_fused.FusedWeight(cuda_fused.Static(right, judge(record)))
 
 
+def layout_of(weight):
+    """Of the workspace that its only call wants."""
+    (call,) = weight._calls.values()
+    return call._layout
+
+
 def prepared_anew(launched, weight, a, right, out, arrays, combining=None, single=False):
     """The launches of a product that is prepared for these arrays."""
     launched.clear()
@@ -148,7 +155,7 @@ def test_the_extent_of_an_array():
 def test_a_packed_weight(launched, memories):
     weight = packed_weight()
     weight.multiply(matrix(M, K), matrix(M, N))
-    (layout,) = weight._layouts.values()
+    layout = layout_of(weight)
     for _ in range(2):
         a, out = matrix(M, K), matrix(M, N)
         launched.clear()
@@ -159,7 +166,7 @@ def test_a_packed_weight(launched, memories):
         arrays, right = layout.arrays(memories[-1]), weight.static.operand
         prepared_anew(launched, weight, a, right, out, arrays, single=True).run(7)
         assert launched == moved
-    assert len(weight._ready) == 1
+    assert len(weight._calls) == 1
 
 
 @pytest.mark.usefixtures("way")
@@ -173,7 +180,7 @@ def test_two_dynamic_operands(launched, memories, same):
 
     a, b, out = operands()
     weight.multiply(a, out, b=b)
-    (layout,) = weight._layouts.values()
+    layout = layout_of(weight)
     for _ in range(2):
         a, b, out = operands()
         launched.clear()
@@ -181,14 +188,14 @@ def test_two_dynamic_operands(launched, memories, same):
         moved = list(launched)
         prepared_anew(launched, weight, a, b, out, layout.arrays(memories[-1])).run(7)
         assert launched == moved
-    assert len(weight._ready) == 1
+    assert len(weight._calls) == 1
 
 
 def test_arrays_that_overlapped_at_first(launched, memories):
     weight = cuda_fused.FusedWeight(cuda_fused.Static(None, judge(None)), PROGRAM)
     out, same = matrix(N, N), matrix(N, K)
     weight.multiply(same, out, b=same.t())
-    (layout,) = weight._layouts.values()
+    layout = layout_of(weight)
     for a, b in ((same, same.t()), (matrix(N, K), matrix(N, K).t()), (matrix(N, K), same.t())):
         launched.clear()
         weight.multiply(a, out, b=b)
@@ -200,7 +207,6 @@ def test_arrays_that_overlapped_at_first(launched, memories):
 def test_planes_of_another_product(launched, memories, monkeypatch):
     monkeypatch.setattr(cuda_shared, "_last", {})
     monkeypatch.setattr(cuda_shared, "capturing", lambda: False)
-    monkeypatch.setattr(cuda_shared, "raw_stream", lambda device: 7)
     first, second = packed_weight(), packed_weight()
     for weight in (first, second):
         weight.multiply(matrix(M, K), matrix(M, N))
@@ -210,8 +216,7 @@ def test_planes_of_another_product(launched, memories, monkeypatch):
         launched.clear()
         second.multiply(a, out, tracked=True)
         moved = list(launched)
-        (layout,) = second._layouts.values()
-        arrays = layout.without_planes.arrays(memories[-1])
+        arrays = layout_of(second).without_planes.arrays(memories[-1])
         kept = cuda_shared._last[-1]
         arrays[0], arrays[-1] = kept.array(0), kept.array(-1)
         right = second.static.operand

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tiercel.frontends.torch import cuda_fused, cuda_shared
+from tiercel.frontends.torch import cuda_call, cuda_fused, cuda_shared
+from tiercel.frontends.torch.refusals import Refusals
 from tiercel.targets.hopper import fused_product, workspace
 
 
@@ -24,9 +25,8 @@ def ran(monkeypatch):
     """What was launched, in order: "planes", "verdict", "product" and "repair" of each product."""
     steps = []
     monkeypatch.setattr(cuda_shared, "capturing", lambda: False)
-    for module in (cuda_fused, cuda_shared):
-        monkeypatch.setattr(module, "raw_stream", lambda device: 7)
-    monkeypatch.setattr(cuda_fused.FusedWeight, "tell", lambda self, flags: None)
+    monkeypatch.setattr(cuda_call, "raw_stream", lambda device: 7)
+    monkeypatch.setattr(Refusals, "due", lambda self: False)
     monkeypatch.setattr(cuda_shared, "_last", {})
     monkeypatch.setattr(workspace, "clear_words", lambda address, words, stream: None)
 
@@ -123,8 +123,8 @@ def test_other_programs_and_rows_are_not_served(used, ran):
 
 
 def test_other_streams_are_not_served(used, ran, monkeypatch):
-    x, streams = begin(used, ran), [7, 7, 8, 8]
-    monkeypatch.setattr(cuda_shared, "raw_stream", lambda device: streams.pop(0))
+    x, streams = begin(used, ran), [7, 7, 8]
+    monkeypatch.setattr(cuda_call, "raw_stream", lambda device: streams.pop(0))
     assert [multiply(w, x, ran) for w in used] == [ALONE, SHARED, ALONE]
 
 

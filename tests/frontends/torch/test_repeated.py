@@ -124,3 +124,74 @@ def test_an_engine_whose_plans_change_is_always_asked(fake):
     fake.STEADY = False
     x, w = torch.randn(3, 4), torch.randn(5, 4)
     assert all(plans_of(fake, lambda: tiercel.linear(x, w)) > 0 for _ in range(3))
+
+
+@pytest.fixture
+def packing(fake, monkeypatch):
+    """The same engine, which packs weights; ``direct`` counts the calls that need nothing else."""
+    fake.packed = fake.went_directly = 0
+
+    def pack(w, options):
+        fake.packed += 1
+        return SimpleNamespace(algorithm="strassen", panels=object(), nbytes=8)
+
+    def direct(plan, request, given, result):
+        def repeat(a, b, bias):
+            fake.went_directly += 1
+            return torch.nn.functional.linear(a, b, bias)
+
+        return repeat
+
+    monkeypatch.setattr(fake, "why_not_packed", lambda w: "")
+    monkeypatch.setattr(fake, "pack", pack, raising=False)
+    monkeypatch.setattr(fake, "direct", direct)
+    return fake
+
+
+def test_each_packed_weight_keeps_its_calls(packing):
+    model = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(3))).requires_grad_(False)
+    x = torch.randn(3, 4)
+    wanted = model(x)
+    tiercel.patch(model, pack_weights=True)
+    assert packing.packed == 3
+    for calls in (0, 3, 6):
+        torch.testing.assert_close(model(x), wanted)
+        assert packing.went_directly == calls
+    planned = packing.planned
+    model(x)
+    assert packing.planned == planned
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda layer: layer.weight.mul_(2),
+        lambda layer: setattr(layer.weight, "data", torch.randn(5, 4)),
+        lambda layer: setattr(layer, "weight", torch.nn.Parameter(torch.randn(5, 4), False)),
+    ],
+)
+def test_a_changed_weight_forgets_its_calls(packing, change):
+    layer = torch.nn.Linear(4, 5).requires_grad_(False)
+    tiercel.patch(layer, pack_weights=True)
+    x = torch.randn(3, 4)
+    for _ in range(2):
+        layer(x)
+    change(layer)
+    before = packing.went_directly
+    torch.testing.assert_close(layer(x), torch.nn.functional.linear(x, layer.weight, layer.bias))
+    assert (packing.went_directly, packing.packed) == (before, 2)
+
+
+def test_kept_calls_ask_for_gradients_autocast_and_torchs_switches(packing):
+    layer = torch.nn.Linear(4, 5).requires_grad_(False)
+    tiercel.patch(layer, pack_weights=True)
+    x = torch.randn(3, 4)
+    for _ in range(2):
+        layer(x)
+    before = packing.went_directly
+    layer(x.clone().requires_grad_()).sum().backward()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert layer(x).dtype is torch.bfloat16
+    packing.reason = "TF32 is allowed"
+    layer(x)
+    assert packing.went_directly == before

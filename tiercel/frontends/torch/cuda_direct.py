@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
-from weakref import ref
 
 import torch
 
@@ -22,7 +21,6 @@ from tiercel.frontends.torch.cuda_run import (
     weight_of,
 )
 from tiercel.frontends.torch.engine import Request
-from tiercel.frontends.torch.frozen import packed_form
 from tiercel.planner.gpu import GpuPlan
 
 #: From a, b and bias, as the caller gives them, to a new result; None where it cannot be used now.
@@ -80,36 +78,29 @@ def _around_the_vendor(plan: GpuPlan, request: Request, result: torch.Tensor) ->
 def _inside_the_kernel(
     plan: GpuPlan, request: Request, given: tuple[Any, ...], result: torch.Tensor
 ) -> Launch:
-    options, name = request.options, request.options.epilogue
-    any_scale = plan.problem.accuracy == "fast"
-    more = {"any_scale": any_scale, "tracked": request.tracked}
-    (M, _), N = request.a.shape, request.b.shape[1]
+    name, any_scale = request.options.epilogue, plan.problem.accuracy == "fast"
+    (M, _), N, tracked = request.a.shape, request.b.shape[1], request.tracked
     rows = M - plan.chosen.fringe  # that divide; the others are torch's
     left_of, right_of = _view(given[0], request.a), _view(given[1], request.b)
-    flat = result.dim() == 2
-    # Held weakly, but by who holds it: what is known of a product does not keep a weight packed.
-    packed = request.packed is not None
-    known = ref(request.packed) if packed and not request.held else None
-    certain = None if known is not None else weight_of(plan, request)
+    packed, weight = request.packed is not None, weight_of(plan, request)
+    if packed and rows == M and not (request.bias is None and name is None):
+
+        def launch(a: torch.Tensor, b: torch.Tensor, bias: Any, out: torch.Tensor) -> bool:
+            if weight.refusals.resting():
+                return False
+            end_by_kernel(weight, left_of(a), out.view(M, N), bias, name, any_scale)
+            return True
+
+        return launch
+    operands = request.a[:rows], result.view(M, N)[:rows]
+    call = weight.call(operands if packed else (*operands, request.b), any_scale=any_scale)
 
     def launch(a: torch.Tensor, b: torch.Tensor, bias: Any, out: torch.Tensor) -> bool:
-        weight, both = certain, {}
-        if not packed:
-            both["b"] = right_of(b)
-        elif known is not None:
-            form = packed_form(b, options)
-            weight = None if form is None or form is not known() else form.panels
-        if weight is None or weight.refusals.resting():
+        if weight.refusals.resting():
             return False
-        left, found = left_of(a), out if flat else out.view(M, N)
-        if rows == M and packed and not (bias is None and name is None):
-            end_by_kernel(weight, left, found, bias, name, any_scale)
-            return True
-        if rows == M:
-            weight.multiply(left, found, **more, **both)
-        else:
-            weight.multiply(left[:rows], found[:rows], **more, **both)
-            torch.mm(left[rows:], right_of(b), out=found[rows:])
+        call.run((a, out) if packed else (a, out, b), tracked)
+        if rows < M:
+            torch.mm(left_of(a)[rows:], right_of(b), out=out.view(M, N)[rows:])
         finish(out, bias, name)
         return True
 

@@ -17,26 +17,21 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tiercel.errors import TiercelValueError
-from tiercel.frontends.torch import cuda_shared
-from tiercel.frontends.torch.cuda_machine import raw_stream
+from tiercel.frontends.torch.cuda_call import Call
 from tiercel.frontends.torch.cuda_packed import Packed
-from tiercel.frontends.torch.cuda_shared import Planes
 from tiercel.frontends.torch.refusals import Refusals
 from tiercel.lower.accumulator import AccumulatorProgram, accumulate
-from tiercel.lower.accumulator.combining import Combining
 from tiercel.lower.program import lower
 from tiercel.schemes import get
-from tiercel.targets.hopper import driver
-from tiercel.targets.hopper.workspace import Layout
 
 if TYPE_CHECKING:
-    from tiercel.targets.hopper.movable import Ready
+    from tiercel.targets.hopper.fused_product import FusedLaunch
     from tiercel.targets.hopper.verdict import Judge
 
 #: Least mean magnitude of 128 elements: what float16 rounds to multiples of 2⁻²⁴.
 FLOOR = {torch.bfloat16: 2.0**-13, torch.float16: 0.0}
 
-#: Launches that are kept ready, each for one shape.
+#: Calls that are kept, each for one shape.
 MOST_READY = 1024
 
 
@@ -56,16 +51,14 @@ class Static:
 
 
 class FusedWeight:
-    """A static weight, its ready launches, and how its products fared.
+    """A static weight, its repeated products, and how they fared.
 
     Without an operand, any of one length: then both sides are combined by ``program`` in each call.
     """
 
     def __init__(self, static: Static, program: AccumulatorProgram | None = None) -> None:
         self.static, self._program = static, program
-        self._layouts: dict[Any, Layout] = {}
-        self._ready: dict[Any, Ready] = {}
-        self._ready_with_planes: dict[Any, Ready] = {}
+        self._calls: dict[Any, Call] = {}
         self.refusals = Refusals()
 
     def multiply(
@@ -82,39 +75,21 @@ class FusedWeight:
         ``any_scale``: of A, only the size is judged, not whether its parts are of like scale.
         ``tracked``: torch counts changes of a, whose planes may then serve several weights.
         """
-        stream = raw_stream(a.get_device())
         operands = (a, out) if b is None else (a, out, b)
-        kind = (
-            a.shape, a.stride(), out.shape, out.stride(), b if b is None else (b.shape, b.stride()),
-            any_scale, driver.most_multiprocessors,
-        )  # fmt: skip
-        layout = self._layouts.get(kind)
-        if layout is None:
-            made = self._prepared(operands, any_scale)
-            self._layouts[kind] = Layout.of(made.workspace)
-            made.run(stream)
-            self._keep(self._ready, kind, made, operands)
-            self.tell(lambda: made.workspace.flags)
-            return
-        shares = tracked and b is None
-        planes = cuda_shared.find(a, self) if shares else None
-        if planes is None:
-            memory = layout.allocate(a)
-            addresses = [x.data_ptr() for x in operands] + layout.addresses(memory)
-            ready = self._ready.get(kind)
-            if ready is None or not ready.movable.reaches(addresses):
-                made = self._prepared(operands, any_scale, layout.arrays(memory))
-                ready = self._keep(self._ready, kind, made, operands)
-            with ready.movable.lock:
-                ready.movable.to(addresses)
-                layout.clear_flags(memory, stream)
-                ready.launch.run_cleared(stream)
-            if shares:
-                cuda_shared.keep(a, self, layout, memory)
-            self.tell(partial(layout.array, memory, -1))
-        else:
-            self._with_planes(planes, kind, operands, any_scale, layout.without_planes, stream)
-            self.tell(lambda: planes.array(-1))
+        self.call(operands, any_scale=any_scale).run(operands, tracked)
+
+    def call(self, operands: tuple[torch.Tensor, ...], *, any_scale: bool = False) -> Call:
+        """Products of operands (a, out and, without a static one, b) that lie like these."""
+        kind = any_scale, *((x.shape, x.stride()) for x in operands)
+        found = self._calls.get(kind)
+        if found is None:
+            if len(self._calls) >= MOST_READY:
+                self._calls.clear()
+            prepare = partial(_prepared, self.static.operand, self._program, self._judge(any_scale))
+            operand = self.static.operand
+            shared = None if operand is None else operand.lowered.program
+            found = self._calls[kind] = Call(prepare, operands, shared, self.refusals)
+        return found
 
     def multiply_and_end(
         self,
@@ -142,66 +117,31 @@ class FusedWeight:
         judge = self.static.judge
         return replace(judge, limits=replace(judge.limits, limit=math.inf))
 
-    def _with_planes(
-        self, planes: Planes, kind: Any, operands: tuple[torch.Tensor, ...], any_scale: bool,
-        layout: Layout, stream: int,
-    ) -> None:  # fmt: skip
-        """The product where another one of a has made the planes, and the flags.
-
-        The kernel is the one that reads planes which are there; only its verdict comes before.
-        """
-        memory = layout.allocate(operands[0])
-        ready = self._ready_with_planes.get(kind)
-        if ready is None:
-            arrays = layout.arrays(memory)
-            arrays[0], arrays[-1] = planes.array(0), planes.array(-1)
-            made = self._prepared(operands, any_scale, arrays, Combining("before"))
-            ready = self._keep(self._ready_with_planes, kind, made, operands)
-        _, *own, _ = layout.addresses(memory)
-        first, *_, flags = planes.layout.addresses(planes.memory)
-        launch = ready.launch
-        with ready.movable.lock:
-            ready.movable.to([*(x.data_ptr() for x in operands), first, *own, flags])
-            for step in (launch.before[-1], launch.multiply, *launch.after):
-                step.run(stream)
-
-    def _keep(
-        self, kept: dict[Any, Ready], kind: Any, made: Any, operands: tuple[torch.Tensor, ...]
-    ) -> Ready:
-        """Keep launches for later calls with operands of the same sizes and strides."""
-        from tiercel.targets.hopper.movable import Movable, Ready, extent_of
-
-        arrays = [extent_of(x) for x in (*operands, *made.workspace)]
-        movable = Movable((*made.before, made.multiply, *made.after), arrays)
-        if len(kept) >= MOST_READY:
-            kept.clear()
-        kept[kind] = ready = Ready(made.addresses_only(), movable)
-        return ready
-
-    def _prepared(
-        self,
-        operands: tuple[torch.Tensor, ...],
-        any_scale: bool,
-        memory: list[torch.Tensor] | None = None,
-        combining: Any = None,
-    ) -> Any:
-        from tiercel.targets.hopper.fused_product import Workspace, prepare
-
-        a, out, *b = operands
-        judge = self._judge(any_scale)
-        space = None if memory is None else Workspace(*memory)
-        more = {"judge": judge, "memory": space, "combining": combining}
-        if not b:
-            # With kernels of their own for the planes, the verdict and the fallback 8192 x 14336 x
-            # 4096 takes 1.32 ms, by the one that does it all 1.30.
-            more["single"] = combining is None
-            return prepare(a, self.static.operand, out, **more)
-        return prepare(a, b[0], out, program=self._program, **more)
-
     def tell(self, flags: Callable[[], torch.Tensor]) -> None:
         """Let the host hear of a product by its flags, now and then."""
         if self.refusals.due():
             self.refusals.tell(lambda heard: bool(heard.item()), flags()[:1])
+
+
+def _prepared(
+    operand: Any,
+    program: AccumulatorProgram | None,
+    judge: Judge,
+    operands: list[torch.Tensor],
+    memory: list[torch.Tensor] | None,
+    combining: Any,
+) -> FusedLaunch:
+    """See ``cuda_call.Prepare``; ``operand``: packed, or None."""
+    from tiercel.targets.hopper.fused_product import Workspace, prepare
+
+    a, out, *b = operands
+    space = None if memory is None else Workspace(*memory)
+    more = {"judge": judge, "memory": space, "combining": combining}
+    if not b:
+        # With kernels of their own for the planes, the verdict and the fallback 8192 x 14336 x
+        # 4096 takes 1.32 ms, by the one that does it all 1.30.
+        return prepare(a, operand, out, single=combining is None, **more)
+    return prepare(a, b[0], out, program=program, **more)
 
 
 @cache

@@ -15,7 +15,7 @@ from weakref import ref
 
 import torch
 
-from tiercel.frontends.torch.cuda_machine import capturing, raw_stream
+from tiercel.frontends.torch.cuda_machine import capturing
 from tiercel.targets.hopper.workspace import Layout
 
 
@@ -42,19 +42,24 @@ class Planes:
 _last: dict[int, Planes] = {}
 
 
-def find(a: torch.Tensor, weight: Any) -> Planes | None:
-    """The planes of a that a product of ``weight`` may read, if there."""
+def find(a: torch.Tensor, user: Any, stream: int, planes: Any) -> Planes | None:
+    """What a product by ``user`` on a stream may read, if there.
+
+    ``planes``: which ones of a there are, and where: sizes, strides and the scheme's program.
+    """
     kept = _last.get(a.get_device())
-    if kept is None or id(weight) in kept.users or kept.source() is not _source(a):
+    if kept is None or id(user) in kept.users or kept.source() is not _source(a):
         return None
-    if kept.state != _state(a, weight) or capturing():
+    if kept.state != (a.data_ptr(), a._version, stream, planes) or capturing():
         return None
-    kept.users.add(id(weight))
+    kept.users.add(id(user))
     return kept
 
 
-def keep(a: torch.Tensor, weight: Any, layout: Layout, memory: torch.Tensor) -> None:
-    """Let the next products of the same input find the planes that ``weight``'s product made.
+def keep(
+    a: torch.Tensor, user: Any, stream: int, planes: Any, layout: Layout, memory: torch.Tensor
+) -> None:
+    """Let the next products of the same input find the planes that ``user``'s product made.
 
     ``memory``: its workspace, of this ``layout``.
     """
@@ -62,8 +67,8 @@ def keep(a: torch.Tensor, weight: Any, layout: Layout, memory: torch.Tensor) -> 
     if a.is_inference() or capturing():  # changes are not counted; a graph has memory of its own
         _last.pop(device, None)
         return
-    source = ref(_source(a), _forget)
-    _last[device] = Planes(source, _state(a, weight), layout, memory, {id(weight)})
+    state = a.data_ptr(), a._version, stream, planes
+    _last[device] = Planes(ref(_source(a), _forget), state, layout, memory, {id(user)})
 
 
 def _forget(source: ref[torch.Tensor]) -> None:
@@ -76,9 +81,3 @@ def _forget(source: ref[torch.Tensor]) -> None:
 def _source(a: torch.Tensor) -> torch.Tensor:
     """The tensor whose memory a view shows."""
     return a if a._base is None else a._base
-
-
-def _state(a: torch.Tensor, weight: Any) -> Any:
-    # Which planes there are, and where, is the program's alone, however many columns a weight has.
-    stream, program = raw_stream(a.get_device()), weight.static.operand.lowered.program
-    return a.data_ptr(), a._version, a.shape, a.stride(), a.dtype, stream, program

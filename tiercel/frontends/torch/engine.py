@@ -46,9 +46,9 @@ class Product(NamedTuple):
 class Request:
     """What is multiplied and how: a and b are (M, K) and (K, N), or (B, M, K) and (B, K, N).
 
-    One dtype and device for a, b and bias (N,). ``packed`` is b in packed form (``frozen.py``). If
-    it is ``held`` (``packed.py``), the caller keeps it, and makes sure that b is still the same.
-    ``tracked``: whatever changes a is counted by torch, as outside of compiled graphs.
+    One dtype and device for a, b and bias (N,). ``packed`` is b in packed form (``frozen.py``,
+    ``packed.py``). ``tracked``: whatever changes a is counted by torch, as outside of compiled
+    graphs. ``calls``: where calls with this b, which lives as long, are kept (``repeated.py``).
     """
 
     a: torch.Tensor
@@ -57,7 +57,7 @@ class Request:
     options: Options
     packed: Any = None
     tracked: bool = False
-    held: bool = False
+    calls: dict[Any, Any] | None = None
 
     @property
     def product(self) -> Product:

@@ -9,6 +9,7 @@ import torch
 from torch.compiler import is_dynamo_compiling
 from torch.nn import functional as F
 
+from tiercel.frontends.torch import repeated
 from tiercel.frontends.torch.engine import engine_for
 from tiercel.frontends.torch.frozen import FrozenWeight, why_not_packable
 from tiercel.frontends.torch.linear import linear, looked_up
@@ -82,10 +83,16 @@ class PlannedForward:
     def _product(self, x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         if torch.compiler.is_compiling():
             return self._traced(x, w, bias)
-        if self.frozen is not None:
-            self.keep(w)
         if x.numel() != self._last and w.numel():
             self._see(x, w)
+        if self.frozen is not None:
+            calls = self.frozen.calls(w)
+            if calls is None:
+                self.keep(w)
+            elif calls:
+                result = repeated.run_kept(calls, x, w, bias, self.options)
+                if result is not None:
+                    return result
         known = look_up(x, w, bias, 0, self.options)
         if known is TORCHS:
             self._left, self._dtype = x.numel(), w.dtype

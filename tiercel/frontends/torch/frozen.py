@@ -31,6 +31,7 @@ class FrozenWeight:
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self._calls: dict[Any, Any] = {}
         self._state: Any = None
         self._samples: torch.Tensor | None = None
         self._packed: Any = None
@@ -63,30 +64,39 @@ class FrozenWeight:
         if _FROZEN.get(self._place) is self:
             del _FROZEN[self._place]
         self._place, self._state, self._samples, self._packed = None, None, None, None
-        self._weight = _nothing
+        self._calls, self._weight = {}, _nothing
+
+    def calls(self, w: torch.Tensor) -> dict[Any, Any] | None:
+        """Products of w that have run (``repeated.py``); None unless w is as it was then."""
+        same = self._weight() is w and not w.requires_grad and self._state == _state(w)
+        return self._calls if same else None
 
     def packed(self, w: torch.Tensor) -> Any:
         """The packed form of ``w.T``; None where packing gains nothing."""
-        state = (_place(w), w._version, w.dtype)
-        samples = _samples(w)
+        state, samples = _state(w), _samples(w)
         if self._state != state or not _same(samples, self._samples):
             if w.is_cuda and torch.cuda.is_current_stream_capturing():
                 return None  # packing waits for the device
             engine = engine_for(w.device.type)
             assert engine is not None, "why_not_packable has been asked"
             self._packed = engine.pack(w, self.options)
-            self._state, self._samples = state, samples
+            self._state, self._samples, self._calls = state, samples, {}
         return self._packed if self._packed.panels is not None else None
 
 
-def packed_form(w: torch.Tensor, options: Options) -> Any:
-    """The packed form of ``w.T`` where a patched layer keeps one; None otherwise."""
+def packed_form(w: torch.Tensor, options: Options) -> tuple[Any, dict[Any, Any] | None]:
+    """The packed form of ``w.T`` where a patched layer keeps one, and calls that have run with it.
+
+    None for what there is not.
+    """
     if not _FROZEN or transformed():  # tensors of torch.func have no place
-        return None
+        return None, None
     frozen = _FROZEN.get(_place(w))
     if frozen is None or not (frozen.options is options or frozen.options == options):
-        return None
-    return frozen.packed(w) if frozen.is_of(w) or not why_not_packable(w) else None
+        return None, None
+    if not frozen.is_of(w) and why_not_packable(w):
+        return None, None
+    return frozen.packed(w), frozen.calls(w)
 
 
 def _nothing() -> None:
@@ -104,6 +114,10 @@ def why_not_packable(w: torch.Tensor) -> str:
     if engine is None:
         return f"no packed form on {w.device.type}"
     return engine.why_not_packed(w)
+
+
+def _state(w: torch.Tensor) -> Any:
+    return w.data_ptr(), w.shape, w.stride(), w._version, w.dtype
 
 
 def _place(w: torch.Tensor) -> Any:

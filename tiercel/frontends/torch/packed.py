@@ -96,7 +96,7 @@ def packed_matmul(a: Any, b: PackedTensor, out: Any, bias: Any, options: Options
     if b.form.panels is None or torch.compiler.is_compiling():
         return matmul(a, source, out, bias, options)
     if out is None:
-        result = repeated.run_packed(b.calls, a, source, bias, options)
+        result = repeated.run_kept(b.calls, a, source, bias, options)
         if result is not None:
             return matmul(a, source, out, bias, options) if result is TORCHS else result
     reason = why_left_to_torch(a, source, bias, out, options, columns_of=-1)
@@ -118,7 +118,7 @@ def _planned(
     if bias is not None and (bias.shape != (N,) or bias.dtype is not a.dtype):
         return None
     rows = a.reshape(-1, K)
-    request = Request(rows, b, bias, options, packed.form, tracked=True, held=True)
+    request = Request(rows, b, bias, options, packed.form, tracked=True, calls=packed.calls)
     result = computed(request, (*a.shape[:-1], N))
-    repeated.remember_packed(packed.calls, a, request, result)
+    repeated.keep(request, (a, b, bias), result)
     return result

@@ -18,8 +18,8 @@ def linear_request(
     """x (..., K) times w.T, w (N, K), as one product of rows; None for what torch must refuse."""
     if w.dim() != 2 or x.shape[-1] != w.shape[1] or not _fits(x, bias, w.shape[0]):
         return None
-    packed = packed_form(w, options)
-    return Request(x.reshape(-1, x.shape[-1]), w.t(), bias, options, packed, tracked)
+    packed, calls = packed_form(w, options)
+    return Request(x.reshape(-1, x.shape[-1]), w.t(), bias, options, packed, tracked, calls)
 
 
 def eager_request(

@@ -72,47 +72,64 @@ def run(
     request = request_of(a, b, bias, options)
     if request is None:
         return None
+    if request.calls:
+        result = run_kept(request.calls, a, b, bias, options, request.tracked)
+        if result is not None:
+            return result
     algorithm = None if request.packed is None else request.packed.algorithm
-    return ran(known.plan, request, known.shape) if algorithm == known.algorithm else None
+    if algorithm != known.algorithm:
+        return None
+    result = ran(known.plan, request, known.shape)
+    keep(request, (a, b, bias), result)
+    return result
 
 
-def run_packed(kept: dict[Any, Any], a: Any, b: Any, bias: Any, options: Options) -> Any:
-    """The same with a packed b, whose calls are ``kept``: the product, or ``TORCHS``, or None."""
+def run_kept(
+    calls: dict[Any, Any], a: Any, b: Any, bias: Any, options: Options, tracked: bool = True
+) -> Any:
+    """The same with a b whose calls are kept where it is: the product, or ``TORCHS``, or None.
+
+    Whoever keeps them knows that b is still the same.
+    """
     if type(a) is not torch.Tensor or torch._C._is_tracing() or watched() or followed(a, bias):
         return None
     if bias is not None and type(bias) not in (torch.Tensor, torch.nn.Parameter):
         return None
-    known = kept.get(_key_packed(a, bias, options))
-    if known is None or torch.is_autocast_enabled(a.device.type):
+    known = calls.get(_key(a, bias, options, tracked))
+    if known is None or torch._C._is_any_autocast_enabled():
         return None
-    _, seen, direct = known
-    if _kinds(a, bias) != seen:
+    _, engine, seen, direct = known
+    if _kinds(a, bias) != seen or engine.why_not(a.dtype):
         return None
     return shortcut.TORCHS if direct is None else direct(a, b, bias)
 
 
-def remember_packed(
-    kept: dict[Any, Any], a: torch.Tensor, request: Request, result: torch.Tensor | None
-) -> None:
-    """Let calls like this one, whose result a plan has made or has left to torch, find it."""
-    options, bias = request.options, request.bias
+def keep(request: Request, given: tuple[Any, ...], result: torch.Tensor | None) -> None:
+    """Let ``run_kept`` find calls like this one, whose result a plan has made or left to torch.
+
+    ``given``: a, b and bias as the caller gave them.
+    """
+    (a, _, bias), calls, options = given, request.calls, request.options
     engine = engine_for(a.device.type)
-    if engine is None or not engine.STEADY or options.verify or options.scheme is not None:
+    if calls is None or engine is None or not engine.STEADY:
+        return
+    if options.verify or options.scheme is not None:
         return
     direct = None
     if result is not None:
         plan = engine.plan(request)
-        direct = plan and engine.direct(plan, request, (a, request.b, bias), result)
+        direct = plan and engine.direct(plan, request, given, result)
         if direct is None:
             return
-    if len(kept) >= shortcut.MOST_KEYS:
-        kept.clear()
+    if len(calls) >= shortcut.MOST_KEYS:
+        calls.clear()
     # With the options, which the key has by address.
-    kept[_key_packed(a, bias, options)] = options, _kinds(a, bias), direct
+    kept = options, engine, _kinds(a, bias), direct
+    calls[_key(a, bias, options, request.tracked)] = kept
 
 
-def _key_packed(a: torch.Tensor, bias: Any, options: Options) -> Any:
-    return id(options), bias is None, a.shape, a.stride(), a.dtype, a.get_device()
+def _key(a: torch.Tensor, bias: Any, options: Options, tracked: bool) -> Any:
+    return id(options), tracked, bias is None, a.shape, a.stride(), a.dtype, a.get_device()
 
 
 def remember(
@@ -136,9 +153,13 @@ def remember(
     plan = engine.plan(request)
     if plan is None:
         return
-    algorithm = None if request.packed is None else request.packed.algorithm
+    given, direct, algorithm = (a, b, bias), None, None
+    keep(request, given, result)
+    if request.packed is None:
+        direct = engine.direct(plan, request, given, result)
+    else:  # what is known of a product does not keep a weight packed
+        algorithm = request.packed.algorithm
     known = Known(
-        engine, plan, algorithm, kinds(a, b, bias), request_of, tuple(result.shape),
-        engine.direct(plan, request, (a, b, bias), result),
-    )  # fmt: skip
+        engine, plan, algorithm, kinds(a, b, bias), request_of, tuple(result.shape), direct
+    )
     shortcut.keep(known, a, b, bias, columns_of, options)

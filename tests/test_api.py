@@ -23,6 +23,22 @@ def test_errors_say_what_the_function_was_called_with():
         api.matmul(a, a, threads="2")  # pyright: ignore[reportArgumentType]
 
 
+def test_linear_speaks_of_its_own_operands():
+    with pytest.raises(TiercelValueError, match=r"last axis of x has 3 elements, that of w 4"):
+        api.linear(np.ones((2, 3)), np.ones((3, 4)))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "error"),
+    [((1.5, 2, 3), TiercelTypeError), (("1", 2, 3), TiercelTypeError),
+     ((1, True, 3), TiercelTypeError), ((1, 2, 0), TiercelValueError)],
+)  # fmt: skip
+def test_sizes_of_a_plan_are_whole_numbers(sizes, error):
+    with pytest.raises(error, match="allowed: whole numbers >= 1"):
+        api.plan(*sizes)
+    assert api.plan(*np.array([4, 5, 6])).problem.M == 4
+
+
 def test_errors_are_what_numpy_would_raise():
     for error in (TiercelValueError, ValueError, TiercelError):
         with pytest.raises(error):

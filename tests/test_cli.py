@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tiercel.bench import command, run
+from tiercel.bench import run
 from tiercel.bench.case import Case
 from tiercel.bench.results import CaseResult, Timing, read_json
 from tiercel.bench.timing import Spread
 from tiercel.cli import main
+from tiercel.commands import bench as command
 
 
 def invoke(*arguments: str) -> Result:

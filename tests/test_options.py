@@ -1,5 +1,6 @@
 """Option values: what is taken, and what each refusal says."""
 
+import numpy as np
 import pytest
 
 from tiercel.errors import TiercelTypeError, TiercelValueError
@@ -41,6 +42,7 @@ def test_accuracy(value):
         ("threads", True, TiercelTypeError),
         ("threads", "2", TiercelTypeError),
         ("scheme", 7, TiercelTypeError),
+        ("scheme", "", TiercelValueError),
         ("scheme", ["strassen"], TiercelTypeError),
     ],
 )
@@ -50,6 +52,17 @@ def test_refusals_name_option_value_and_what_is_allowed(option, value, error):
     message = str(raised.value)
     assert message.startswith(f"{option}={value!r}")
     assert "allowed: " in message
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("threads", np.int64(2)), ("workspace", np.uint32(4096)), ("accuracy", np.float32(2.5)),
+     ("accuracy", np.int8(3))],
+)  # fmt: skip
+def test_numbers_of_numpy_are_numbers(option, value):
+    taken = getattr(checked_options(**{option: value}), option)
+    assert taken == value
+    assert not isinstance(taken, np.generic)
 
 
 def test_a_number_of_one_and_true_are_told_apart():

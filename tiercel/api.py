@@ -16,7 +16,7 @@ from tiercel.errors import (
     TiercelTypeError,
     TiercelValueError,
 )
-from tiercel.options import DEFAULT, Options, checked_options
+from tiercel.options import DEFAULT, Options, checked_options, is_count
 from tiercel.shortcut import known_first
 from tiercel.terms import as_given, surrounded
 
@@ -455,8 +455,10 @@ def plan(
     name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
     if name not in DTYPES:
         raise TiercelTypeError(f"dtype={dtype!r} is not accelerated; allowed: {', '.join(DTYPES)}")
-    if min(M, N, K) < 1:
-        raise TiercelValueError(f"sizes M={M}, N={N}, K={K} must be at least 1")
+    for size in (M, N, K):
+        if not is_count(size) or size < 1:
+            kind = TiercelValueError if is_count(size) else TiercelTypeError
+            raise kind(f"sizes are M={M!r}, N={N!r}, K={K!r}; allowed: whole numbers >= 1")
     for layout in (layout_a, layout_b):
         if layout not in ("row", "col", "strided"):
             raise TiercelValueError(f"layout {layout!r} is not known; allowed: 'row', 'col'")
@@ -467,7 +469,7 @@ def plan(
             "is planned without it, and it is computed from the product"
         )
     problem = Problem(
-        M=M, N=N, K=K, dtype=name, layout_a=layout_a, layout_b=layout_b,
+        M=int(M), N=int(N), K=int(K), dtype=name, layout_a=layout_a, layout_b=layout_b,
         epilogue=options.epilogue, accuracy=options.accuracy, workspace=options.workspace,
         scheme=options.scheme, threads=options.threads or 1, static_b=static_b,
     )  # fmt: skip

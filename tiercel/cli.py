@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from tiercel.bench.command import bench
+from tiercel.commands.bench import bench
 from tiercel.commands.crossover_map import crossover_map
 from tiercel.commands.explain import explain
 from tiercel.commands.regret import regret

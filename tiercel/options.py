@@ -9,6 +9,7 @@ import math
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from numbers import Integral, Real
 from typing import Any
 
 from tiercel.errors import TiercelTypeError, TiercelValueError
@@ -138,10 +139,10 @@ def _accuracy(value: Any) -> str | float:
         return DEFAULT.accuracy
     if isinstance(value, str) and value in ACCURACY_CLASSES:
         return value
-    if isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value < math.inf:
+    if isinstance(value, Real) and not isinstance(value, bool) and 1 <= float(value) < math.inf:
         return float(value)
     allowed = ", ".join(map(repr, ACCURACY_CLASSES))
-    raise _error_for(value, str | int | float)(
+    raise _error_for(value, (str, Real))(
         f"accuracy={value!r} is not known; allowed: {allowed}, or a bound >= 1 on the growth of "
         "the error over the classical product"
     )
@@ -150,28 +151,28 @@ def _accuracy(value: Any) -> str | float:
 def _workspace(value: Any) -> int | None:
     if value is None:
         return None
-    if _is_count(value) and value >= 0:
-        return value
+    if is_count(value) and value >= 0:
+        return int(value)
     if isinstance(value, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", value.lower())
         if match and match[2] in _UNITS:
             return int(float(match[1]) * _UNITS[match[2]])
-    raise _error_for(value, str | int)(
+    raise _error_for(value, (str, Integral))(
         f"workspace={value!r} is not a size; allowed: bytes as an int >= 0, or a string such as "
         "'256MiB' or '1.5GB'"
     )
 
 
 def _scheme(value: Any) -> Any:
-    if value is None or isinstance(value, str):
+    if value is None or (isinstance(value, str) and value):
         return value
     from tiercel.schemes import Scheme
 
     if isinstance(value, Scheme):
         return value
-    raise TiercelTypeError(
-        f"scheme={value!r} is a {type(value).__name__}; allowed: None, the name of a scheme, "
-        "'classical', 'vendor', or a tiercel.schemes.Scheme"
+    raise _error_for(value, str)(
+        f"scheme={value!r} names nothing; allowed: None, the name of a scheme, 'classical', "
+        "'vendor', or a tiercel.schemes.Scheme"
     )
 
 
@@ -185,9 +186,11 @@ def _target(value: Any) -> str | None:
 
 
 def _threads(value: Any) -> int | None:
-    if value is None or (_is_count(value) and value >= 1):
-        return value
-    raise _error_for(value, int)(
+    if value is None:
+        return None
+    if is_count(value) and value >= 1:
+        return int(value)
+    raise _error_for(value, Integral)(
         f"threads={value!r} is not a thread count; allowed: an int >= 1, or None for all allowed"
     )
 
@@ -198,8 +201,9 @@ def _switch(name: str, value: Any) -> bool:
     raise TiercelTypeError(f"{name}={value!r} is not a switch; allowed: True or False")
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def is_count(value: Any) -> bool:
+    """Whether it is a whole number, Python's or NumPy's."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _error_for(value: Any, kinds: Any) -> type[TiercelTypeError] | type[TiercelValueError]:

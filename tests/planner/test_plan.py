@@ -1,6 +1,7 @@
 """A plan explains itself: a table for people, plain data for programs."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -42,6 +43,15 @@ def test_json_holds_the_choice_and_all_candidates(plan: Plan):
     assert data["algorithm"] == plan.chosen.algorithm
     assert data["predicted_ms"] == plan.chosen.seconds * 1e3
     assert [c["algorithm"] for c in data["candidates"]] == [c.algorithm for c in plan.candidates]
+
+
+def test_what_is_not_known_is_not_shown_as_a_figure():
+    unmeasured = replace(BARE, notes={"unavailable": "no compiler"})
+    (row,) = str(make_plan(Problem(640, 640, 640), unmeasured)).splitlines()[2:]
+    assert row.split() == ["→", "vendor", "–", "–", "–", "0.0", "MiB", "1.00"]
+    assert str(unmeasured) == "products are NumPy's: no compiler"
+    (row,) = (line for line in str(PLANS[-1]).splitlines() if "strassen3" in line)
+    assert row.split()[1:4] == ["–", "–", "–"]
 
 
 def test_json_says_none_for_what_cannot_run():

@@ -69,9 +69,16 @@ def test_get_is_cached():
     assert get("laderman") is get("laderman")
 
 
-def test_unknown_name_lists_the_known():
-    with pytest.raises(TiercelValueError, match=r"'strasen'.*strassen.*load"):
-        get("strasen")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Strasen", r"'Strasen' \(did you mean 'strassen'"),
+        ("zzz", "'zzz'; `tiercel schemes` lists"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_nearest(name, said):
+    with pytest.raises(TiercelValueError, match=said):
+        get(name)
 
 
 def test_import_builds_nothing():

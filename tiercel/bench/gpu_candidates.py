@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import cycle, islice
@@ -36,9 +37,12 @@ TURN, MOST_CALLS = 0.01, 64
 #: more candidates.
 HOPELESS = 1.12
 
-#: Calls as long as this need no uncounted turn for the clock to settle, and no second call to warm
-#: up: seconds.
-SETTLED = 0.01
+#: Seconds of turns before the first that counts: power sets the clock of a GPU in use, which has
+#: risen while nothing ran.
+HEAT = 0.06
+
+#: Calls as long as this need no second call to warm up: seconds.
+LONG = 0.01
 
 #: Most operand sets of one product; together they are twice the L2 cache unless that takes more.
 MOST_SETS = 8
@@ -65,8 +69,8 @@ def require_device(name: str | None = None) -> None:
     here = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     if here is None or name not in (None, here):
         raise TiercelRuntimeError(
-            f"products can be measured on the GPU that is here: {here or 'none'}, not "
-            f"{name or 'any'}; `tiercel explain --device NAME` without --measure predicts"
+            f"products are measured on {name or 'a GPU'}, and this machine has {here or 'none'}; "
+            "`tiercel explain --device NAME` without --measure predicts"
         )
 
 
@@ -111,14 +115,22 @@ def measure(
             kept.append(calls)  # a graph does not keep the memory of what it replays
         except (TiercelError, torch.OutOfMemoryError) as reason:
             log.warning("not measured: %s of %s: %s", candidate.algorithm, plan.problem, reason)
-    if plan.chosen.seconds < SETTLED:
-        for player in players.values():
-            player()
+    _heat(players.values())
     times = known_times(players, seconds=seconds, seed=seed)
     players.clear()
     kept.clear()
     torch.cuda.empty_cache()  # what the graphs have held
     return times
+
+
+def _heat(players: Collection[Callable[[], float]]) -> None:
+    """Play turns that do not count for ``HEAT`` seconds, at least one of each."""
+    end = time.monotonic() + HEAT
+    while players:
+        for player in players:
+            player()
+        if time.monotonic() >= end:
+            return
 
 
 def _operands(problem: Problem, seed: int) -> list[Operands]:
@@ -186,7 +198,7 @@ def _player(calls: Sequence[Call], predicted: float) -> Callable[[], float]:
     """Plays a turn of the calls, one after the other; returns seconds per call."""
     for call in calls:  # the first time compiles, the second finds what it needs
         call()
-        if predicted < SETTLED:
+        if predicted < LONG:
             call()
     count = min(MOST_CALLS, max(1, round(TURN / predicted)))
     torch.cuda.synchronize()

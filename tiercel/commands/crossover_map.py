@@ -11,6 +11,7 @@ from rich.progress import track
 
 from tiercel.bench.case import canonical_dtype
 from tiercel.bench.environment import usable_cores
+from tiercel.commands.files import PICTURE
 from tiercel.planner.problem import SHORT_NAMES
 
 
@@ -22,13 +23,7 @@ from tiercel.planner.problem import SHORT_NAMES
 @click.option("--most", default=8192, show_default=True, type=click.IntRange(16))
 @click.option("--steps", default=36, show_default=True, type=click.IntRange(2), help="Per axis.")
 @click.option("--static-b", is_flag=True, help="B is constant and packed once.")
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="The picture: png, svg or pdf.",
-)
+@click.option("-o", "--output", required=True, type=PICTURE, help="The picture: png, svg or pdf.")
 def crossover_map(
     device: str | None,
     dtype: str,
@@ -43,6 +38,8 @@ def crossover_map(
     import tiercel
     from tiercel.bench import map_picture
 
+    if least >= most:
+        raise click.UsageError(f"--least {least} must be under --most {most}")
     # Of a GPU's kernels some want multiples of 16; what is left of others is not the map's subject.
     sizes = map_picture.sizes(least, most, steps, 8 if device is None else 64)
     facts: dict[str, Any] = {"dtype": SHORT_NAMES.get(dtype, dtype), "static_b": static_b}

@@ -11,9 +11,9 @@ LAYOUT = click.Choice(["row", "col"])
 
 
 @click.command()
-@click.argument("m", type=click.IntRange(0))
-@click.argument("n", type=click.IntRange(0))
-@click.argument("k", type=click.IntRange(0))
+@click.argument("m", type=click.IntRange(1))
+@click.argument("n", type=click.IntRange(1))
+@click.argument("k", type=click.IntRange(1))
 @click.option("--dtype", default="float32", show_default=True)
 @click.option("--layout", help="Layouts of A,B such as row,col.")
 @click.option("--layout-a", type=LAYOUT, default="row", show_default=True)

@@ -12,13 +12,14 @@ from tiercel.bench.regret import Kind, by_kind, table
 from tiercel.bench.regret import regret as figures
 from tiercel.bench.replan import grid_gain, replanned
 from tiercel.bench.tuned import Profile, Tuned
+from tiercel.commands.files import INPUT, PICTURE
 from tiercel.errors import TiercelValueError
 from tiercel.planner.machine import Machine
 from tiercel.planner.winners import Measured
 
 
 @click.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=INPUT)
 @click.option("--replan", is_flag=True, help="Judge what would be chosen today.")
 @click.option(
     "--grid",
@@ -27,7 +28,7 @@ from tiercel.planner.winners import Measured
 )
 @click.option(
     "--plot",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=PICTURE,
     help="Draw predicted against measured times to this file (png, svg or pdf).",
 )
 def regret(file: Path, replan: bool, grid: int | None, plot: Path | None) -> None:

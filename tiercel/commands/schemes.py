@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tiercel import schemes as library
+from tiercel.commands.files import INPUT, PICTURE
 from tiercel.commands.replay import replay
 from tiercel.errors import TiercelValueError
 from tiercel.schemes import Scheme
@@ -21,7 +22,7 @@ from tiercel.schemes import Scheme
 @click.option("--all-orders", is_flag=True, help="Every order of a grid, not only m ≤ k ≤ n.")
 @click.option(
     "--plot",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=PICTURE,
     help="Draw saving against accuracy to this file (png, svg or pdf).",
 )
 @click.pass_context
@@ -65,7 +66,7 @@ def show(words: tuple[str, ...], as_json: bool) -> None:
 
 
 @schemes.command()
-@click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("path", type=INPUT)
 @click.option("--grid", type=int, nargs=3, help="M K N, where the file does not say.")
 @click.option("--c-transposed/--c-plain", default=None, help="How W of a foreign file is stored.")
 def check(path: Path, grid: tuple[int, int, int] | None, c_transposed: bool | None) -> None:

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from tiercel import schemes
+from tiercel.commands.files import OUTPUT
 from tiercel.errors import TiercelValueError
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ RINGS = {
 @click.option("--from-classical", is_flag=True, help="Do not start from the catalogue's schemes.")
 @click.option(
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OUTPUT,
     help="JSON file for the best scheme; default: print its equations.",
 )
 def search(

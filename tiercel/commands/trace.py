@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tiercel.commands.files import INPUT, OUTPUT, PICTURE
 from tiercel.errors import TiercelValueError
 from tiercel.planner.problem import SHORT_NAMES
 
@@ -22,14 +23,10 @@ if TYPE_CHECKING:
 @click.option("--dtype", default="bf16", show_default=True)
 @click.option("--schedule", type=click.Choice(["pingpong", "cooperative"]))
 @click.option("--epilogue", help="A ready-made one, such as gelu, swiglu or residual_rms.")
-@click.option(
-    "--output", type=click.Path(path_type=Path), help="Chrome trace (JSON), for Perfetto."
-)
-@click.option("--plot", type=click.Path(path_type=Path), help="Picture of one multiprocessor.")
-@click.option("--save", type=click.Path(path_type=Path), help="Recording, to look at elsewhere.")
-@click.option(
-    "--load", type=click.Path(path_type=Path), multiple=True, help="A recording instead of a run."
-)
+@click.option("--output", type=OUTPUT, help="Chrome trace (JSON), for Perfetto.")
+@click.option("--plot", type=PICTURE, help="Picture of one multiprocessor.")
+@click.option("--save", type=OUTPUT, help="Recording, to look at elsewhere.")
+@click.option("--load", type=INPUT, multiple=True, help="A recording instead of a run.")
 @click.option("--ctas", default=4, show_default=True, help="CTAs in the Chrome trace.")
 def trace(
     m: int | None,

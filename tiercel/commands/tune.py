@@ -20,6 +20,7 @@ from tiercel.bench.case import Case, canonical_dtype
 from tiercel.bench.environment import usable_cores
 from tiercel.bench.model_layers import model_cases
 from tiercel.bench.optional import require
+from tiercel.commands.files import INPUT, OUTPUT
 from tiercel.errors import TiercelValueError
 from tiercel.planner import winners
 from tiercel.planner.problem import DTYPES, SHORT_NAMES
@@ -27,9 +28,6 @@ from tiercel.planner.winners import Measured
 
 #: Rows of input that a model's layers are measured with.
 ROWS = 2048
-
-READ = click.Path(exists=True, dir_okay=False, path_type=Path)
-WRITE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command()
@@ -41,13 +39,19 @@ WRITE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--threads", multiple=True, type=click.IntRange(1), help="Default: all cores.")
 @click.option("--layouts", multiple=True, help="Layouts of A,B such as row,col; repeatable.")
 @click.option("--static-b", is_flag=True, help="B is constant and packed once.")
-@click.option("--seconds", default=3.0, show_default=True, help="Time for each product.")
-@click.option("--limit", type=float, help="Begin no product after so many seconds.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, min_open=True),
+    default=3.0,
+    show_default=True,
+    help="Time for each product.",
+)
+@click.option("--limit", type=click.FloatRange(0), help="Begin no product after so many seconds.")
 @click.option("--seed", default=0, show_default=True, help="Of data and samples.")
 @click.option("--again", is_flag=True, help="Also measure products that were measured before.")
 @click.option("--regret", "show_regret", is_flag=True, help="Judge the planner's choices by them.")
-@click.option("--import", "source", type=READ, help="Take over what another machine exported.")
-@click.option("--export", "target", type=WRITE, help="Write all that is known of this machine.")
+@click.option("--import", "source", type=INPUT, help="Take over what another machine exported.")
+@click.option("--export", "target", type=OUTPUT, help="Write all that is known of this machine.")
 def tune(
     texts: Sequence[str],
     model: str | None,
@@ -72,6 +76,10 @@ def tune(
     take the fastest. --export and --import share profiles and measurements with machines of the
     same CPU, number of cores and NumPy, or of the same GPU and PyTorch.
     """
+    if (show_regret or rows) and not (texts or model):
+        raise click.UsageError(
+            "--regret and --rows are about products: name some by --shapes or --model"
+        )
     place = _place(device)
     names = tuple(_dtype(name, device) for name in dtypes) or runtime.DTYPES
     if source is not None:

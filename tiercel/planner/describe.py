@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,8 @@ LEFT = ("", "algorithm", "note")  # columns of text; the others hold numbers
 def table(plan: Plan, measured: Mapping[str, float] | None = None) -> str:
     """One row per candidate, fastest first; ``measured``: seconds by algorithm, where known.
 
-    Rates are effective: 2·M·N·K over the measured time, or else the predicted one.
+    Rates are effective: 2·M·N·K over the measured time, or else the predicted one. "–": not known,
+    where nothing can run or nothing was measured.
     """
     measured = measured or {}
     rows = [_row(plan, c, measured) for c in sorted(plan.candidates, key=lambda c: c.seconds)]
@@ -61,15 +63,18 @@ def _head(plan: Plan) -> str:
 
 def _row(plan: Plan, c: Candidate, measured: Mapping[str, float]) -> dict[str, str]:
     seconds = measured.get(c.algorithm)
+    predictable = math.isfinite(c.seconds) and "unavailable" not in plan.machine.notes
+    predicted = c.seconds if predictable else None
     rate = plan.problem.flops / (seconds or c.seconds) / 1e9
+    known = seconds or predicted
     peak = plan.machine.rates[plan.problem.compute].peak * plan.problem.threads
     return {
         "": "→" if c.algorithm == plan.chosen.algorithm else "",
         "algorithm": c.algorithm,
-        "pred. ms": f"{c.seconds * 1e3:.3f}",
+        "pred. ms": f"{predicted * 1e3:.3f}" if predicted else "–",
         "meas. ms": "" if seconds is None else f"{seconds * 1e3:.3f}",
-        "GFLOP/s": f"{rate:.1f}",
-        "% peak": f"{100 * rate / peak:.0f}",
+        "GFLOP/s": f"{rate:.1f}" if known else "–",
+        "% peak": f"{100 * rate / peak:.0f}" if known else "–",
         "memory": f"{c.workspace / 2**20:.1f} MiB",
         "error ×": f"{c.growth:.2f}",
         "note": c.rejected,

@@ -72,6 +72,8 @@ class Machine:
     notes: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
+        if "unavailable" in self.notes:  # all figures stand for nothing
+            return f"products are NumPy's: {self.notes['unavailable'] or 'nothing was measured'}"
         caches = ", ".join(f"L{i} {getattr(self, f'l{i}') >> 10} KiB" for i in (1, 2, 3))
         lines = [f"{self.name}, {self.cores} cores, {self.isa}, {caches}"]
         for dtype, r in self.rates.items():

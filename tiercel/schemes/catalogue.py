@@ -34,15 +34,18 @@ def get(name: str) -> Scheme:
     """The catalogue's scheme of this name; the same object at every call.
 
     Raises:
-        TiercelValueError: no such name; the message lists those that exist.
+        TiercelValueError: no such name; the message has those that are most like it.
 
     >>> get("winograd")
     Scheme(<2,2,2;7> winograd)
     """
     if name not in _entries():
+        from difflib import get_close_matches
+
+        near = " or ".join(map(repr, get_close_matches(name.lower(), _entries(), n=2)))
         raise TiercelValueError(
-            f"no scheme is called {name!r}; the catalogue has {', '.join(names())}; "
-            "read your own with tiercel.schemes.load(path)"
+            f"no scheme is called {name!r}{near and f' (did you mean {near}?)'}; `tiercel schemes` "
+            "lists the catalogue, tiercel.schemes.load(path) reads your own"
         )
     return _build(name)
 

@@ -85,6 +85,14 @@ def test_what_cannot_be_packed(b, options, error, message):
         pack(b, **options)
 
 
+@pytest.mark.parametrize(
+    "product", [lambda a, b: matmul(b, a), lambda a, b: a @ b, lambda a, b: pack(b)]
+)
+def test_it_is_a_right_operand_of_matmul_only(engine, product):
+    with pytest.raises(TypeError, match="Packed"):
+        product(integers(5, 7), pack(integers(7, 5)))
+
+
 @pytest.mark.usefixtures("plan_everything")
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("order", ["C", "F"])

@@ -21,4 +21,10 @@ def linear(x: Any, w: Any, bias: Any, out: Any, options: Options) -> Any:
         raise TiercelValueError(
             f"w has {weight.ndim} axes; allowed: 2, (N, K), one row per output feature"
         )
+    inner = getattr(x, "shape", ())[-1:]  # of what is no array yet ``matmul`` will tell
+    if inner and inner[0] != weight.shape[1]:
+        raise TiercelValueError(
+            f"inner sizes differ: the last axis of x has {inner[0]} elements, that of w "
+            f"{weight.shape[1]}; they must be equal, since w is (N, K), one row per output feature"
+        )
     return matmul(x, weight.T, out, bias, options)

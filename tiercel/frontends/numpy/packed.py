@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tiercel.errors import TiercelTypeError, TiercelValueError
 from tiercel.frontends.numpy.layout import layout
 from tiercel.frontends.numpy.operands import ACCELERATED, as_operand, as_plain_array
-from tiercel.options import Options
+from tiercel.options import Options, is_count
 from tiercel.planner.problem import Problem
 from tiercel.runtime import pack as pack_operand
 from tiercel.runtime import plan_for
@@ -33,6 +33,8 @@ class Packed:
     source: NDArray
     algorithm: str
     panels: Any
+
+    __array_ufunc__ = None  # else NumPy takes it for an object that is an element of an array
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -74,7 +76,7 @@ def pack(b: Any, rows: int | None, options: Options) -> Packed:
             f"cannot pack an array of {array.ndim} axes; allowed: 2, (K, N); pack each matrix of a "
             "batch by itself"
         )
-    if rows is not None and (type(rows) is not int or rows < 1):
+    if rows is not None and not (is_count(rows) and rows >= 1):
         raise TiercelValueError(f"rows={rows!r} is not a row count; allowed: an int >= 1, or None")
     source = as_operand(array, array.dtype.newbyteorder("="))
     if source.size == 0:
@@ -82,7 +84,7 @@ def pack(b: Any, rows: int | None, options: Options) -> Packed:
     K, N = source.shape
     plan = plan_for(
         Problem(
-            M=rows or TYPICAL_ROWS,
+            M=int(rows or TYPICAL_ROWS),
             N=N,
             K=K,
             dtype=source.dtype.name,

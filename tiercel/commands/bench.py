@@ -23,16 +23,15 @@ from tiercel.bench.environment import (
     usable_cores,
 )
 from tiercel.bench.html import write_html
-from tiercel.bench.optional import require
 from tiercel.bench.picture import svg_text, write_picture
 from tiercel.bench.results import Results, joined, read_json, write_json
 from tiercel.bench.roster import choose_libraries
 from tiercel.bench.table import render
+from tiercel.commands.files import OUTPUT, PICTURE
 from tiercel.errors import TiercelValueError
 
 FILE_WIDTH = 160  # characters of the table when it goes to a file or a pipe
 BUSY_LOAD = 0.7
-OUTPUT = click.Path(dir_okay=False, path_type=Path)
 SHAPES_HELP = (
     "What to multiply; repeatable. A set (quick, full, issue), a group of a set (issue:packed), "
     "random:COUNT, shapes (512,128x4096x4096 as MxNxK), or a file with one shape per line."
@@ -48,7 +47,7 @@ SHAPES_HELP = (
 @click.option("--peers", default="", help="Comma-separated peers; default: all that are found.")
 @click.option("--seconds", type=click.FloatRange(0), help="Time for all shapes together.")
 @click.option("--seed", default=0, show_default=True, help="Of the data and the random shapes.")
-@click.option("--plot", type=OUTPUT, help="Write a picture (png, svg, pdf).")
+@click.option("--plot", type=PICTURE, help="Write a picture (png, svg, pdf).")
 @click.option("--json", "json_path", type=OUTPUT, help="Write the results.")
 @click.option(
     "--resume",
@@ -82,8 +81,6 @@ def bench(
     GFLOP/s: 2·M·N·K over the median time, whatever number of multiplications was really done.
     """
     console = Console() if sys.stdout.isatty() else Console(width=FILE_WIDTH)
-    if plot:
-        require("matplotlib", "--plot")
     cases, deserved = _cases(texts, seed, dtypes, threads, layouts, static_b)
     earlier = _earlier(json_path, resume)
     if earlier:

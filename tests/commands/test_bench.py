@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from tiercel.bench import command, shapes
+from tiercel.bench import shapes
 from tiercel.bench.case import Case
+from tiercel.commands import bench as command
 from tiercel.errors import TiercelValueError
 
 

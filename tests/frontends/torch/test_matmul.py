@@ -131,6 +131,9 @@ def test_small_products_and_other_types_are_torchs(kernel_runs, monkeypatch):
         a, b = (torch.ones(shape) for shape in shapes)
         assert torch.equal(tiercel.matmul(a, b), a @ b)
     assert tiercel.linear(torch.ones(3), torch.ones(3)).shape == ()
+    nested = torch.nested.nested_tensor([x, x + 1])
+    for found, matrix in zip(tiercel.matmul(nested, nested).unbind(), (x, x + 1), strict=True):
+        assert torch.equal(found, matrix @ matrix)
     assert kernel_runs == []
 
 

@@ -210,6 +210,16 @@ def test_report_shows_the_rows_seen_and_their_plans():
     assert "700" in str(report)
 
 
+def test_lazy_layers_are_patched_before_they_have_weights(kernel_runs):
+    model = nn.Sequential(nn.LazyLinear(16))
+    report = tiercel.patch(model, pack_weights=True)
+    assert (report.layers[0].N, report.layers[0].runs) == (0, ())
+    assert "patched" in str(report)
+    x = torch.ones(3, 8)
+    torch.testing.assert_close(model(x), nn.functional.linear(x, model[0].weight, model[0].bias))
+    assert report.layers[0].N == 16
+
+
 def test_tied_weights_stay_tied(kernel_runs):
     embedding, head = nn.Embedding(12, 8), nn.Linear(8, 12, bias=False)
     head.weight = embedding.weight

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import threading
+from typing import Any
 
 import torch
 from torch.nn import functional as F
@@ -14,9 +15,8 @@ from tiercel.targets.cpu.pool import Pool
 
 def test_the_workers_of_the_pool_have_nothing_to_do(monkeypatch):
     x, w = torch.randn(2, 700, 700)
-    options = {"scheme": "strassen"}
+    options: dict[str, Any] = {"scheme": "strassen", "threads": 3}
     before = torch.get_num_threads()
-    monkeypatch.setenv("TIERCEL_NUM_THREADS", "3")
     torch.set_num_threads(3)
     try:
         tiercel.linear(x, w, **options)  # may measure the machine, with the pool's workers

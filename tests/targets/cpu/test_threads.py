@@ -19,16 +19,21 @@ def test_all_cores_by_default(eight_cores):
     assert threads.allowed() == 8
 
 
-@pytest.mark.parametrize(("value", "count"), [("3", 3), ("12", 12), ("0", 1), ("-2", 1)])
-def test_environment_variable_has_the_last_word(eight_cores, monkeypatch, value: str, count: int):
+@pytest.mark.parametrize(("value", "count"), [("3", 3), (" 5 ", 5), ("0", 1), ("-2", 1), ("12", 8)])
+def test_environment_variable_has_the_last_word_up_to_the_cores(
+    eight_cores, monkeypatch, value: str, count: int
+):
     monkeypatch.setenv("TIERCEL_NUM_THREADS", value)
     assert threads.allowed() == count
 
 
-@pytest.mark.parametrize("value", ["", "many"])
-def test_environment_variable_that_is_no_number_is_ignored(eight_cores, monkeypatch, value: str):
-    monkeypatch.setenv("TIERCEL_NUM_THREADS", value)
+def test_environment_variable_that_is_no_number_is_ignored(eight_cores, monkeypatch):
+    monkeypatch.setenv("TIERCEL_NUM_THREADS", "")
     assert threads.allowed() == 8
+    monkeypatch.setenv("TIERCEL_NUM_THREADS", "many")
+    with pytest.warns(RuntimeWarning, match="'many' is not a number of threads; allowed: 1 to 8"):
+        assert threads.allowed() == 8
+    assert threads.allowed() == 8  # one warning is enough
 
 
 @pytest.mark.parametrize(("blas", "count"), [(1, 1), (5, 5), (64, 8)])

@@ -28,8 +28,8 @@ def run(
     fused = _epilogue(epilogue) if epilogue else None
     if reason := available():
         raise TiercelRuntimeError(
-            f"tiercel trace runs on an H100 or H200: {reason}. A recording that was made elsewhere "
-            "can be looked at with --load"
+            f"tiercel trace runs on an H100 or H200: {reason.rstrip('.')}; a recording that was "
+            "made elsewhere can be looked at with --load"
         )
     import torch
 

@@ -63,7 +63,7 @@ def _unchanged(c: torch.Tensor) -> torch.Tensor:
 
 def repeats_much(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether ``torch.matmul`` would write out far more than the operands to broadcast them."""
-    if a.dim() < 3 or b.dim() < 3 or a.shape[:-2] == b.shape[:-2]:
+    if a.is_nested or b.is_nested or a.dim() < 3 or b.dim() < 3 or a.shape[:-2] == b.shape[:-2]:
         return False
     try:
         batch = prod(torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from tiercel.frontends.torch.engine import Product, engine_for
 from tiercel.frontends.torch.forward import PlannedForward
@@ -145,11 +146,12 @@ def _mebibytes(nbytes: int) -> str:
 
 def _layer(entry: Entry, options: Options) -> Layer:
     w = entry.kind.weight(entry.module)
-    N, K = w.shape if w.dim() == 2 else (0, 0)  # a weight may be sharded away
+    unknown = is_lazy(w) or w.dim() != 2  # not initialised yet, or sharded away
+    N, K = (0, 0) if unknown else w.shape
     decision = f"left alone: {entry.reason}" if entry.reason else "patched"
     if entry.not_packed:
         decision += f", not packed: {entry.not_packed}"
-    runs = () if entry.reason or not w.numel() else _runs(entry, w, options)
+    runs = () if entry.reason or not N * K else _runs(entry, w, options)
     return Layer(
         entry.name, N, K, w.dtype, not entry.reason, decision, _packed_bytes(entry), runs
     )  # fmt: skip

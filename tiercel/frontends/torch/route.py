@@ -22,6 +22,8 @@ def why_left_to_torch(
         return "tensor subclasses and other types"
     if options.scheme == "vendor":
         return "the vendor's product"
+    if a.is_nested or b.is_nested:
+        return "nested tensors"
     if b.dim() < 2:
         return "a vector operand"
     if a.device.type not in ENGINES:

@@ -132,39 +132,31 @@ def matmul(
     >>> matmul(np.array([[1.0, 2.0]]), np.array([[3.0], [-4.0]]), epilogue="relu", bias=[6.0])
     array([[1.]])
     """
-    plain = (
-        epilogue is None and bias is None and accuracy is None
-        and workspace is None and scheme is None and threads is None
+    default = (
+        accuracy is None and workspace is None and scheme is None and threads is None
         and not batch_invariant and not verify and target is None
-        and c is None and alpha is None and beta is None and not operands
     )  # fmt: skip
+    summed = c is not None or alpha is not None or beta is not None
+    after = None
     try:
-        after = None
-        if not plain and not (
-            c is None and alpha is None and beta is None and not operands
-            and (epilogue is None or isinstance(epilogue, str))
-        ):  # fmt: skip
-            if (
-                type(a).__module__ == "torch" and accuracy is None and workspace is None
-                and scheme is None and threads is None and target is None
-                and not batch_invariant and not verify
-            ):  # fmt: skip
-                made = None
+        if summed or operands or not (epilogue is None or isinstance(epilogue, str)):
+            if default and type(a).__module__ == "torch":
+                again = None
                 if epilogue is None and bias is None and not operands:
                     if type(c).__module__ == "torch":
-                        made = _torch_frontend().with_summand(a, b, c, alpha, beta, out)
-                elif out is None and c is None and alpha is None and beta is None:
-                    again = _torch_frontend().with_epilogue_again
-                    made = again(a, b, bias, epilogue, operands, -1)
-                if made is not None:
-                    return made
+                        again = _torch_frontend().with_summand(a, b, c, alpha, beta, out)
+                elif out is None and not summed:
+                    known = _torch_frontend().with_epilogue_again
+                    again = known(a, b, bias, epilogue, operands, -1)
+                if again is not None:
+                    return again
             epilogue, bias, after = surrounded(
                 epilogue, bias, c, alpha, beta, operands,
                 lambda: _frontend(type(a), type(b)).has_epilogues(a, b),
             )  # fmt: skip
         options = (
             DEFAULT
-            if plain
+            if default and epilogue is None
             else checked_options(
                 epilogue, accuracy, workspace, scheme, threads, batch_invariant, verify, target
             )
@@ -201,25 +193,20 @@ def linear(
     >>> linear(np.ones((1, 2)), np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([0.5, -9.0]))
     array([[ 3.5, -2. ]])
     """
-    plain = (
-        epilogue is None and accuracy is None
-        and workspace is None and scheme is None and threads is None
-        and not batch_invariant and not verify and not operands
+    default = (
+        accuracy is None and workspace is None and scheme is None and threads is None
+        and not batch_invariant and not verify
     )  # fmt: skip
     try:
         if operands or not (epilogue is None or isinstance(epilogue, str)):
-            if (
-                type(x).__module__ == "torch" and out is None and accuracy is None
-                and workspace is None and scheme is None and threads is None
-                and not batch_invariant and not verify
-            ):  # fmt: skip
-                made = _torch_frontend().with_epilogue_again(x, w, bias, epilogue, operands, -2)
-                if made is not None:
-                    return made
+            if default and out is None and type(x).__module__ == "torch":
+                again = _torch_frontend().with_epilogue_again(x, w, bias, epilogue, operands, -2)
+                if again is not None:
+                    return again
             epilogue, bias, _ = surrounded(epilogue, bias, None, None, None, operands, lambda: True)
         options = (
             DEFAULT
-            if plain
+            if default and epilogue is None
             else checked_options(
                 epilogue, accuracy, workspace, scheme, threads, batch_invariant, verify
             )

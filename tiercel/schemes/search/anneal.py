@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from tiercel.schemes.search.jit import njit
-from tiercel.schemes.search.walk import draw
+from tiercel.schemes.search.table import draw
 
 #: Exponent of the p-norm that stands for the maximum in E: within 1.6 x of it for 25 entries.
 SHARPNESS = 8.0

@@ -12,7 +12,7 @@ transition* writes two products as three, and opens a way out of a component wit
 
 A factor is one 64-bit word: coefficients modulo 2 as bits, or coefficients -1, 0, 1 as a word of
 the places with +1 and, 32 bits higher, a word of those with -1. Ternary factors are normalised to
-start with +1 and the sign stays with the product. Factor x of product r is *slot* 3·r + x.
+start with +1 and the sign stays with the product.
 
 For schemes with cyclic symmetry one row stands for the three products a⊗b⊗c, b⊗c⊗a and c⊗a⊗b
 (J. Moosbauer, M. Poole, *Flip graphs with symmetry and new matrix multiplication schemes*, 2025).
@@ -24,28 +24,18 @@ from __future__ import annotations
 import numpy as np
 
 from tiercel.schemes.search.jit import njit
+from tiercel.schemes.search.table import (
+    HALF_WORD,
+    draw,
+    empty_table,
+    fill,
+    link,
+    partner,
+    unlink,
+)
 
-#: Buckets per position of the table of factors; 5x5x5 keeps at most 130 products in each.
-BUCKETS = 1024
-
-#: Multiplier of Fibonacci hashing, 2^64 / golden ratio.
-SPREAD = np.uint64(0x9E3779B97F4A7C15)
-TO_BUCKET = np.uint64(54)
-
-HALF_WORD = np.uint64(32)
 ONE = np.uint64(1)
 ZERO = np.uint64(0)
-
-
-@njit
-def draw(state, below):
-    """A random integer in [0, below); xorshift64, which costs 1 ns."""
-    x = state[0]
-    x ^= x << np.uint64(13)
-    x ^= x >> np.uint64(7)
-    x ^= x << np.uint64(17)
-    state[0] = x
-    return np.int64(((x >> HALF_WORD) * np.uint64(below)) >> HALF_WORD)
 
 
 @njit
@@ -66,117 +56,6 @@ def starts_negative(x):
     places = (x | (x >> HALF_WORD)) & np.uint64(0xFFFFFFFF)
     lowest = places & (~places + ONE)
     return (x & lowest) == ZERO and places != ZERO
-
-
-@njit
-def bucket(word, slot, symmetric):
-    """Where the table keeps a slot: each position has buckets of its own unless orbits mix them."""
-    position = 0 if symmetric else slot % 3
-    return np.int64((word * SPREAD) >> TO_BUCKET) + position * BUCKETS
-
-
-@njit
-def link(slot, words, symmetric, head, after, before, active, place, count):
-    """Enter a slot into the table; slots with an equal become active. Returns how many are."""
-    word = words[slot]
-    at = bucket(word, slot, symmetric)
-    equals, other = 0, -1
-    scan = head[at]
-    while scan >= 0:
-        if words[scan] == word:
-            equals += 1
-            other = scan
-        scan = after[scan]
-    if equals == 1 and place[other] < 0:
-        place[other] = count
-        active[count] = other
-        count += 1
-    if equals >= 1:
-        place[slot] = count
-        active[count] = slot
-        count += 1
-    else:
-        place[slot] = -1
-    first = head[at]
-    after[slot] = first
-    before[slot] = -1
-    if first >= 0:
-        before[first] = slot
-    head[at] = slot
-    return count
-
-
-@njit
-def deactivate(slot, active, place, count):
-    """Strike a slot off the list of those with an equal. Returns how many are left."""
-    at = place[slot]
-    if at < 0:
-        return count
-    last = active[count - 1]
-    active[at] = last
-    place[last] = at
-    place[slot] = -1
-    return count - 1
-
-
-@njit
-def unlink(slot, words, symmetric, head, after, before, active, place, count):
-    """Take a slot out of the table, before its word changes. Returns how many are active."""
-    word = words[slot]
-    at = bucket(word, slot, symmetric)
-    if before[slot] >= 0:
-        after[before[slot]] = after[slot]
-    else:
-        head[at] = after[slot]
-    if after[slot] >= 0:
-        before[after[slot]] = before[slot]
-    if place[slot] < 0:
-        return count
-    count = deactivate(slot, active, place, count)
-    equals, other = 0, -1
-    scan = head[at]
-    while scan >= 0:
-        if words[scan] == word:
-            equals += 1
-            other = scan
-        scan = after[scan]
-    if equals == 1:
-        count = deactivate(other, active, place, count)
-    return count
-
-
-@njit
-def partner(slot, words, symmetric, head, after, state):
-    """A random slot of another product with the same factor, or -1."""
-    word = words[slot]
-    scan = head[bucket(word, slot, symmetric)]
-    chosen, seen = -1, 0
-    while scan >= 0:
-        if words[scan] == word and scan // 3 != slot // 3:
-            seen += 1
-            if seen == 1 or draw(state, seen) == 0:
-                chosen = scan
-        scan = after[scan]
-    return chosen
-
-
-@njit
-def drop(r, rank, words, signs, symmetric, head, after, before, active, place, count):
-    """Remove product r; the last product takes its number. Returns how many slots are active."""
-    last = rank - 1
-    for x in range(3):
-        count = unlink(3 * r + x, words, symmetric, head, after, before, active, place, count)
-    if r != last:
-        for x in range(3):
-            count = unlink(
-                3 * last + x, words, symmetric, head, after, before, active, place, count
-            )
-        for x in range(3):
-            words[3 * r + x] = words[3 * last + x]
-        signs[r] = signs[last]
-        for x in range(3):
-            count = link(3 * r + x, words, symmetric, head, after, before, active, place, count)
-    return count
 
 
 @njit
@@ -235,13 +114,30 @@ def normalise(r, words, signs):
 
 
 @njit
-def build(rank, words, symmetric, head, after, before, active, place):
-    """Fill the table from nothing. Returns how many slots are active."""
-    head[:] = -1
-    place[:] = -1
-    count = 0
-    for slot in range(3 * rank):
-        count = link(slot, words, symmetric, head, after, before, active, place, count)
+def change(table, signs, slot, word, ternary, count):
+    """Give a slot another word, the sign of which goes to its product; whether it is zero."""
+    count = unlink(table, slot, count)
+    if ternary and starts_negative(word):
+        word = negated(word)
+        signs[slot // 3] = -signs[slot // 3]
+    table.words[slot] = word
+    return link(table, slot, count), word == ZERO
+
+
+@njit
+def drop(table, signs, r, rank, count):
+    """Remove product r; the last product takes its number."""
+    last = rank - 1
+    for x in range(3):
+        count = unlink(table, 3 * r + x, count)
+    if r == last:
+        return count
+    for x in range(3):
+        count = unlink(table, 3 * last + x, count)
+    signs[r] = signs[last]
+    for x in range(3):
+        table.words[3 * r + x] = table.words[3 * last + x]
+        count = link(table, 3 * r + x, count)
     return count
 
 
@@ -267,13 +163,8 @@ def walk(words, signs, rank, ternary, symmetric, flips, target, plus_after, marg
     """
     state = np.empty(1, np.uint64)
     state[0] = seed
-    slots = len(words)
-    head = np.empty(3 * BUCKETS, np.int32)
-    after = np.empty(slots, np.int32)
-    before = np.empty(slots, np.int32)
-    active = np.empty(slots, np.int32)
-    place = np.empty(slots, np.int32)
-    count = build(rank, words, symmetric, head, after, before, active, place)
+    table = empty_table(words, symmetric)
+    count = fill(table, rank)
     least, best_words, best_signs = rank, words.copy(), signs.copy()
     waited = 0
     step = 0
@@ -284,10 +175,10 @@ def walk(words, signs, rank, ternary, symmetric, flips, target, plus_after, marg
             waited = 0
             if rank < least + margin and rank > 1:
                 rank = plus(rank, words, signs, ternary, symmetric, state)
-                count = build(rank, words, symmetric, head, after, before, active, place)
+                count = fill(table, rank)
             continue
-        p = active[draw(state, count)]
-        q = partner(p, words, symmetric, head, after, state)
+        p = table.active[draw(state, count)]
+        q = partner(table, p, state)
         if q < 0:
             continue
         r, s = p // 3, q // 3
@@ -307,19 +198,9 @@ def walk(words, signs, rank, ternary, symmetric, flips, target, plus_after, marg
                 continue
         else:
             y_new, z_new = words[py] ^ words[qy], words[qz] ^ words[pz]
-        count = unlink(py, words, symmetric, head, after, before, active, place, count)
-        if ternary and starts_negative(y_new):
-            y_new = negated(y_new)
-            signs[r] = -signs[r]
-        words[py] = y_new
-        count = link(py, words, symmetric, head, after, before, active, place, count)
-        count = unlink(qz, words, symmetric, head, after, before, active, place, count)
-        if ternary and starts_negative(z_new):
-            z_new = negated(z_new)
-            signs[s] = -signs[s]
-        words[qz] = z_new
-        count = link(qz, words, symmetric, head, after, before, active, place, count)
-        if y_new != ZERO and z_new != ZERO:
+        count, y_empty = change(table, signs, py, y_new, ternary, count)
+        count, z_empty = change(table, signs, qz, z_new, ternary, count)
+        if not (y_empty or z_empty):
             continue
         # The higher number first: dropping it moves no product that is still to be dropped.
         first, second = (r, s) if r > s else (s, r)
@@ -328,10 +209,7 @@ def walk(words, signs, rank, ternary, symmetric, flips, target, plus_after, marg
             for slot in range(3 * product, 3 * product + 3):
                 empty = empty or words[slot] == ZERO
             if empty:
-                count = drop(
-                    product, rank, words, signs, symmetric,
-                    head, after, before, active, place, count,
-                )  # fmt: skip
+                count = drop(table, signs, product, rank, count)
                 rank -= 1
         waited = 0
         if rank <= least:

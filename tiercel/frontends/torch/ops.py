@@ -163,11 +163,13 @@ def _fake(op: Operator) -> Callable[..., torch.Tensor]:
 def _register(name: str, op: Operator) -> None:
     # Two overloads: what everyone calls, and ``run``, which a compiler's graph holds. That is below
     # autograd, and an operator without kernels for it is called 10 us sooner.
+    kernel = _kernel(op)
     for overload in (name, f"{name}.run"):
         LIBRARY.define(overload + op.schema, tags=_TAGS)
-        LIBRARY.impl(overload, _kernel(op), "CompositeExplicitAutograd")  # of every device
+        LIBRARY.impl(overload, kernel, "CompositeExplicitAutograd")  # of every device
         torch.library.register_fake(f"tiercel::{overload}", _fake(op), lib=LIBRARY)
     packet = getattr(torch.ops.tiercel, name)
+    autograd.kernels[packet] = kernel
     operator, qualified = packet.default, f"tiercel::{name}"
     for device in ("cpu", "cuda"):
         LIBRARY.impl(name, autocast_kernel(operator, device), f"Autocast{device.upper()}")

@@ -114,7 +114,8 @@ def known_first(product: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(product)
     def matmul(a: Any, b: Any, /, out: Any = None, **options: Any) -> Any:
-        if not options:
+        # The type first: torch.compile follows this, and cannot follow a built-in function.
+        if not options and type(a) is _ndarray:
             handed_over = at_once.product
             if handed_over is not None:
                 try:
@@ -123,7 +124,7 @@ def known_first(product: Callable[P, R]) -> Callable[P, R]:
                         return result
                 except (TypeError, ValueError):  # an out that does not fit
                     return cast("Any", product)(a, b, out)
-            if type(a) is _ndarray and type(b) is _ndarray:
+            if type(b) is _ndarray:
                 if a.nbytes <= TINY and b.nbytes <= TINY and a.dtype is not _float16:
                     try:
                         if len(b) > 1 or a.nbytes * b.nbytes < OUTER:

@@ -1,5 +1,6 @@
 """``torch.compile`` and ``torch.export``: one graph, for any number of rows, with our operators."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -33,6 +34,21 @@ def graphs_of(function, *arguments) -> list[str]:
 
     torch.compile(function, fullgraph=True, backend=aot_autograd(fw_compiler=keep))(*arguments)
     return printed
+
+
+def test_after_products_of_arrays():
+    a = np.ones((300, 300))
+    tiercel.matmul(a, a)  # is NumPy's, and handed to it by generated code from then on
+    compiled = torch.compile(tiercel.matmul, fullgraph=True, backend="aot_eager")
+    x = torch.ones(2, 2)
+    assert torch.equal(compiled(x, x), x @ x)
+
+
+def test_a_packed_operand_breaks_no_graph():
+    b = torch.ones(4, 3)
+    packed = tiercel.pack(b)
+    compiled = torch.compile(tiercel.matmul, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(torch.ones(2, 4), packed), torch.full((2, 3), 4.0))
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

@@ -9,13 +9,14 @@ import tiercel
 from tiercel import epilogues
 from tiercel.errors import TiercelError, TiercelTypeError, TiercelValueError
 from tiercel.targets.hopper import Tile, available, grouped_gemm
-from tiercel.targets.hopper.grouped import TILE
+from tiercel.targets.hopper.heuristic import GROUPED, PINGPONG
 
 pytestmark = pytest.mark.gpu
 
 TILES = {
-    "pingpong, A shared": TILE,
-    "cooperative, B shared": Tile(128, 256, 4, "cooperative", cluster_m=2),
+    "cooperative": GROUPED[0],
+    "pingpong": PINGPONG,
+    "A shared": Tile(128, 128, 6, "pingpong", cluster_n=2),
     "alone": Tile(64, 128, 8, "pingpong"),
 }
 SIZES = {
@@ -23,6 +24,7 @@ SIZES = {
     "empty ones": [0, 300, 0, 0, 1, 64, 0],
     "tails": [1, 63, 64, 65, 127, 129, 255, 257, 513],
     "one": [700],
+    "odd and even": [128, 256, 384, 640],  # rows of tiles of 128
     "many": [i % 5 for i in range(512)],
     "nothing": [0, 0],
 }

@@ -13,10 +13,10 @@ from tiercel import epilogues
 from tiercel.errors import TiercelValueError
 from tiercel.targets.hopper import compile as nvrtc
 from tiercel.targets.hopper import grouped_epilogue, source
-from tiercel.targets.hopper.config import MOST_GROUPS, Config, Tile
+from tiercel.targets.hopper.config import MOST_GROUPS, Config
 from tiercel.targets.hopper.driver import TensorMap
 from tiercel.targets.hopper.epilogue import epilogue_text
-from tiercel.targets.hopper.grouped import TILE
+from tiercel.targets.hopper.heuristic import GROUPED, PINGPONG
 from tiercel.targets.hopper.params import Params
 
 
@@ -26,7 +26,7 @@ def text(tile, b_mn_major=False, operand="bfloat16"):
     return config, source.text(config, source.plain_program(operand))
 
 
-@pytest.mark.parametrize("tile", [TILE, Tile(128, 256, 4, "cooperative", cluster_m=2)], ids=str)
+@pytest.mark.parametrize("tile", GROUPED, ids=str)
 def test_tensor_cores_and_both_ways_to_store(tile):
     sass = assembly(text(tile)[1])
     assert count("HGMMA", sass) >= 4
@@ -38,12 +38,12 @@ def test_tensor_cores_and_both_ways_to_store(tile):
 
 @pytest.mark.parametrize("operand", ["float16", "float8_e4m3fn"])
 def test_other_operands(operand: str):
-    sass = assembly(text(TILE, operand == "float16", operand)[1])
+    sass = assembly(text(PINGPONG, operand == "float16", operand)[1])
     assert count("HGMMA", sass) + count("QGMMA", sass) >= 4
 
 
 def test_argument_and_table_have_the_layout_that_the_kernel_reads():
-    config, whole = text(TILE)
+    config, whole = text(PINGPONG)
     missing = [f.name for f in fields(Params) if f.default is MISSING and f.name != "maps"]
     numbers: dict[str, Any] = dict.fromkeys(missing, 0)
     content = Params(maps=(TensorMap(128),) * 3, **numbers).pack()
@@ -82,7 +82,7 @@ def test_an_epilogue_needs_no_local_memory():
     operands: Any = {"bias": Tensor((4, 1, 512), "torch.bfloat16"), "weight": Tensor((300, 1))}
     bound = grouped_epilogue.bound(expert, operands, (4, 300, 512), "bfloat16")
     assert bound.columns == 256
-    config = Config(TILE, "bfloat16", "bfloat16", False, False, grouped=True)
+    config = Config(PINGPONG, "bfloat16", "bfloat16", False, False, grouped=True)
     program = source.plain_program("bfloat16")
     sass = assembly(source.text(config, program, epilogue_text(bound.instance, bound.staged)))
     assert count("LDL", sass) == count("STL", sass) == 0

@@ -191,6 +191,14 @@ class Config:
             )
 
     @property
+    def boxes(self) -> int:
+        """TMA boxes of an operand's tile that no other CTA shares.
+
+        Two where clusters share A or B from tile to tile, as ``kernels/grouped.cuh`` says.
+        """
+        return self.tile.cluster_m if self.grouped else 1
+
+    @property
     def by_blocks(self) -> bool:
         """Whether blocks of K have their own scales."""
         return self.scaling in ("blocks", "column blocks")

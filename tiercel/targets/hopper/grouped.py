@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tiercel.errors import TiercelTypeError, TiercelValueError
 from tiercel.lower.epilogue import Epilogue
-from tiercel.targets.hopper import grouped_epilogue
+from tiercel.targets.hopper import grouped_epilogue, heuristic
 from tiercel.targets.hopper.config import ITEM_BYTES, MOST_GROUPS, Tile
 from tiercel.targets.hopper.driver import Arguments, multiprocessors
 from tiercel.targets.hopper.grouped_epilogue import Bound, bound, columns_of
@@ -29,11 +29,6 @@ if TYPE_CHECKING:
     import torch
 
 OFFSETS = {"int32": 1, "int64": 2}  # dtype → 32-bit words
-
-#: 1.05 to 1.43 times as fast as torch._grouped_mm at 9 sizes of 8 to 64 groups; at most 5 % behind
-#: the best of 12 tiles where groups are equal, 1 % where they are not. Sharing A in a cluster does
-#: not round a group's rows up to two tiles, as sharing B does, which costs up to a third.
-TILE = Tile(128, 128, 6, "pingpong", cluster_n=2)
 
 NO_OPERANDS: Mapping[str, Any] = {}
 
@@ -100,14 +95,17 @@ def _prepared(
         return NOTHING
     device = a.get_device()
     sms = multiprocessors(device)
-    tile = tile or TILE
-    config, _, params = describe(left, right, d, tile, device)
+    if tile is None and after is not None:
+        tile = heuristic.PINGPONG
+    elif tile is None:
+        depth = left.columns * ITEM_BYTES[left.dtype] // 2
+        tile = heuristic.choose_grouped(groups, left.rows, right.columns, depth, sms)
+    config, _, params = describe(left, right, d, tile, device, grouped=True)
     if config.a_mn_major:
         raise TiercelValueError(
             f"a has strides {tuple(a.stride())}; rows of a must be contiguous, since TMA starts at "
             f"multiples of {ALIGNMENT} bytes along what is, and a group at any row. Copy a"
         )
-    config = replace(config, grouped=True)
     if after is None:
         code = kernel(config, device)
     else:

@@ -9,9 +9,10 @@ from tiercel.targets.hopper import stream_k
 from tiercel.targets.hopper.config import Scaling, Tile
 from tiercel.targets.hopper.split import divides
 
+PINGPONG = Tile(128, 128, 6, "pingpong", cluster_m=2)  # hides its epilogue: short K, heavy ones
 CANDIDATES = (
     Tile(128, 256, 4, "cooperative", cluster_m=2),  # least operand traffic: large products
-    Tile(128, 128, 6, "pingpong", cluster_m=2),  # hides its epilogue: short K, heavy epilogues
+    PINGPONG,
     Tile(128, 192, 4, "cooperative", cluster_m=2),  # where 256 columns leave a poor last wave
     Tile(64, 256, 4, "pingpong", cluster_m=2),
     Tile(128, 64, 8, "pingpong"),  # more tiles, for small M·N
@@ -45,6 +46,8 @@ PROMOTED_COLUMNS = (replace(PROMOTED[0], stages=3), *PROMOTED[1:])
 # consumer adds, so that the tensor cores wait less than with two halves; its rate, interleaved at
 # 8192³ 1.06 with one number and with scales of blocks for each column.
 PROMOTED_WHOLE, WHOLE_RATE = Tile(128, 192, 4, "cooperative", cluster_m=2), 1.02
+# For groups of rows that have a B each: no other tile was ahead of both by more than 4 %.
+GROUPED = CANDIDATES[:2]
 # With scales of rows and columns, which PingPong hides: 1.03 instead of 0.98 at 8192³ with 128x256.
 VECTORS = Tile(128, 192, 4, "pingpong", cluster_m=2)
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -87,15 +90,17 @@ class Choice:
 
 def estimate(
     tile: Tile, parts: int, M: int, N: int, K: int, batches: int, sms: int,
-    rate: float | None = None, shares: bool = False, in_turn: bool = False,
+    rate: float | None = None, shares: bool = False, in_turn: bool = False, whole: bool = True,
 ) -> Choice:  # fmt: skip
     """Time of the busiest CTA, or of the device's memory if that is longer.
 
     ``K`` counts 16-bit elements. ``rate``: of the mainloop, instead of the tile's in ``RATE``.
     ``shares``: the last turn may be shared, see ``stream_k.py``. ``in_turn``: consumers of a
-    cooperative tile end it one after the other, so that its store does not show.
+    cooperative tile end it one after the other, so that its store does not show. ``whole``: there
+    are as many rows of tiles as fill clusters.
     """
-    rows = -(-M // (tile.m * tile.cluster_m)) * tile.cluster_m
+    height = tile.cluster_m if whole else 1
+    rows = -(-M // (tile.m * height)) * height
     columns = -(-N // (tile.n * tile.cluster_n)) * tile.cluster_n
     ctas = rows * columns * batches * parts * tile.cluster_k
     waves = -(-ctas // (sms // tile.cluster * tile.cluster))
@@ -161,6 +166,25 @@ def _possible(tile: Tile, M: int, N: int, K: int, batches: int, sms: int) -> boo
     # One wave, and parts that are worth it.
     clusters = -(-M // tile.m) * -(-N // tile.n) * batches
     return clusters * tile.cluster <= sms and K // tile.cluster_k >= 256
+
+
+@lru_cache(maxsize=4096)
+def choose_grouped(groups: int, M: int, N: int, K: int, sms: int) -> Tile:
+    """The tile for ``groups`` groups of rows, ``M`` in all, that have a B each.
+
+    How many rows a group has is known on the device only: as if all had the same. ``K`` counts
+    16-bit elements.
+
+    >>> print(choose_grouped(64, 16384, 2048, 4096, 132))
+    cooperative 128x256, 4 stages, cluster 2x1
+    >>> print(choose_grouped(8, 1024, 1024, 2048, 132))
+    pingpong 128x128, 6 stages, cluster 2x1
+    """
+    made = [
+        estimate(tile, 1, -(-M // groups), N, K, groups, sms, in_turn=True, whole=False)
+        for tile in GROUPED
+    ]
+    return min(made, key=lambda choice: choice.cycles).tile
 
 
 @lru_cache(maxsize=4096)

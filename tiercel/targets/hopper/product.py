@@ -254,8 +254,9 @@ def launch_of(
 
 
 def describe(
-    a: Matrix, b: Matrix, d: Matrix, tile: Tile, device: int, fragments: bool = False
-) -> tuple[Config, int, Params]:
+    a: Matrix, b: Matrix, d: Matrix, tile: Tile, device: int, fragments: bool = False,
+    grouped: bool = False,
+) -> tuple[Config, int, Params]:  # fmt: skip
     """Configuration, grid and argument of A·B into ``d``, whose rows are contiguous.
 
     ``fragments``: 4-byte elements of A may go through registers, as they must unless it is K-major.
@@ -269,7 +270,7 @@ def describe(
             "tensor cores need of all but 16-bit types. Copy it, or use the vendor's routine"
         )
     config = Config(
-        tile, a.dtype, d.dtype, a_mn_major, b_mn_major, fragments=fragments,
+        tile, a.dtype, d.dtype, a_mn_major, b_mn_major, grouped=grouped, fragments=fragments,
         operand_b=None if b.dtype == a.dtype else b.dtype,
     )  # fmt: skip
     rows = -(-a.rows // (tile.m * tile.cluster_m))
@@ -288,7 +289,7 @@ def describe(
     # Rows beyond a small operand stay as they are in shared memory, and only reach what is not
     # stored. To load zeros there takes as long as to load data, or longer.
     unloaded = 0
-    if not a_mn_major and tile.cluster_n == 1 and a.rows < tile.m:
+    if not a_mn_major and tile.cluster_n == config.boxes == 1 and a.rows < tile.m:
         a_box = -(-a.rows // 8) * 8
         unloaded += (tile.m - a_box) * 128
     if not b_mn_major and tile.cluster_m == 1 and b.columns < tile.n:
@@ -312,7 +313,8 @@ def operand_boxes(config: Config) -> tuple[int, int]:
     tile = config.tile
     a_rows = config.tile_k if config.a_mn_major else tile.m
     b_rows = config.tile_k if config.b_mn_major else tile.n
-    return a_rows // tile.cluster_n, b_rows // tile.cluster_m
+    boxes = config.boxes
+    return a_rows // max(tile.cluster_n, boxes), b_rows // max(tile.cluster_m, boxes)
 
 
 @lru_cache(maxsize=256)

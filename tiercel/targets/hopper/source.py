@@ -81,7 +81,7 @@ def declarations(
 ) -> str:
     """What comes before the program: headers, the epilogue, ``Config``, instructions."""
     tile = config.tile
-    more = config.by_blocks or config.stream_k or config.closes
+    more = config.by_blocks or config.stream_k or config.closes or config.grouped
     copying = COPYING_REGISTERS if more else REGISTERS
     if program.combines:  # an epilogue needs registers beside the products
         copying = COPYING_REGISTERS if program.postpones else COMBINING_REGISTERS
@@ -120,6 +120,7 @@ struct Config {{
   static constexpr bool combines = {_bool(program.combines)};  // planes, meanwhile, by idle warps
   static constexpr bool stream_k = {_bool(config.stream_k)};  // the last turn is shared
   static constexpr bool grouped = {_bool(config.grouped)};
+  static constexpr int boxes = {config.boxes};  // of an operand that a CTA loads alone
   static constexpr bool traced = {_bool(config.traced)};  // timestamps, see trace.cuh
   static constexpr int wgmma_n = {config.wgmma_n};  // columns of an instruction
   static constexpr bool block_scales = {_bool(config.by_blocks)};

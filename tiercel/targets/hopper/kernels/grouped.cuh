@@ -3,6 +3,9 @@
 // Where a group ends is known on the device only. Each CTA counts the tiles of all groups once, in
 // shared memory; a walk position is then looked up there. A tile may reach into the rows of the next
 // group: it multiplies them, too, and does not store them.
+//
+// A cluster of two CTAs in M takes two rows of tiles, which share B, and of a group's odd last row two
+// columns, which share A.
 #pragma once
 #include "scheduler.cuh"
 
@@ -26,7 +29,7 @@ struct Groups {
 template <class C>
 struct GroupedScheduler {
   const Groups& groups;
-  int* before;  // [g]: rows of cluster tiles before group g; [count]: all
+  int* before;  // [g]: cluster tiles before group g; [count]: all
   int columns, band, total;
   int position, stride;
   int m_rank, n_rank;
@@ -40,10 +43,11 @@ struct GroupedScheduler {
 
   // By all threads of the CTA, once the offsets are there.
   __device__ void open() {
-    constexpr int height = C::tile_m * C::cluster_m;
     if (threadIdx.x == 0) before[0] = 0;
-    for (int g = threadIdx.x; g < groups.count; g += blockDim.x)
-      before[g + 1] = (max(groups.end(g) - groups.start(g), 0) + height - 1) / height;
+    for (int g = threadIdx.x; g < groups.count; g += blockDim.x) {
+      const int all = rows(g);
+      before[g + 1] = all / C::cluster_m * columns + all % C::cluster_m * ((columns + 1) / 2);
+    }
     __syncthreads();
     if (threadIdx.x < 32) {
       int sum = 0;
@@ -61,7 +65,7 @@ struct GroupedScheduler {
       }
     }
     __syncthreads();
-    total = before[groups.count] * columns;
+    total = before[groups.count];
   }
 
   // Is there a tile here, or `ahead` turns on?
@@ -70,16 +74,25 @@ struct GroupedScheduler {
   __device__ void skip(int tiles) { position += tiles * stride; }
 
   __device__ Tile tile() {
-    const int row = position / columns;
-    for (int last = groups.count - 1; group < last;) {  // the first group that ends behind `row`
+    for (int last = groups.count - 1; group < last;) {  // the first group that ends behind it
       const int middle = (group + last) / 2;
-      if (before[middle + 1] > row) last = middle;
+      if (before[middle + 1] > position) last = middle;
       else group = middle + 1;
     }
-    const Band at(position - before[group] * columns, before[group + 1] - before[group], columns,
-                  band);
-    return {groups.start(group) + (at.row * C::cluster_m + m_rank) * C::tile_m,
-            at.column * C::cluster_n + n_rank, group, groups.end(group)};
+    const int start = groups.start(group), end = groups.end(group);
+    const int in_group = position - before[group], whole = rows(group) / C::cluster_m;
+    if (C::cluster_m > 1 && in_group >= whole * columns)
+      return {start + whole * C::cluster_m * C::tile_m, 2 * (in_group - whole * columns) + m_rank,
+              group, end, true};
+    const Band at(in_group, whole, columns, band);
+    return {start + (at.row * C::cluster_m + m_rank) * C::tile_m, at.column * C::cluster_n + n_rank,
+            group, end};
+  }
+
+ private:
+  // of tiles
+  __device__ int rows(int group) const {
+    return (max(groups.end(group) - groups.start(group), 0) + C::tile_m - 1) / C::tile_m;
   }
 };
 

@@ -41,12 +41,8 @@ struct Producer {
     trace.mark(Mark::want, k);
     const u32 full = acquire(loaded);
     trace.mark(Mark::have, k);
-    load<C::tile_m, C::a_mn_major, C::cluster_n>(
-        pipe.a(stage.index), a, full, tile.row, (k_first + k) * C::tile_k, a_batch,
-        n_rank, C::cluster_m, m_rank);
-    load<C::tile_n, C::b_mn_major, C::cluster_m>(
-        pipe.b(stage.index), b, full, tile.n * C::tile_n, (k_first + k) * C::tile_k, b_batch,
-        m_rank, 1, n_rank * C::cluster_m);
+    if (C::boxes > 1 && tile.beside) load_both<1, C::cluster>(a, b, full, k, 0, m_rank);
+    else load_both<C::cluster_m, C::cluster_n>(a, b, full, k, m_rank, n_rank);
     stage.advance();
   }
 
@@ -60,8 +56,19 @@ struct Producer {
   }
 
  private:
+  // k-tile k of A and B, by CTA (m, n) of a cluster of cluster_m × cluster_n.
+  template <int cluster_m, int cluster_n>
+  __device__ void load_both(const TensorMap& a, const TensorMap& b, u32 full, int k, int m, int n) {
+    load<C::tile_m, C::a_mn_major, cluster_n>(pipe.a(stage.index), a, full, tile.row,
+                                              (k_first + k) * C::tile_k, a_batch, n, cluster_m, m);
+    load<C::tile_n, C::b_mn_major, cluster_m>(pipe.b(stage.index), b, full, tile.n * C::tile_n,
+                                              (k_first + k) * C::tile_k, b_batch, m, 1,
+                                              n * cluster_m);
+  }
+
   // One operand tile, `extent` rows of M or N. The `sharers` CTAs of the cluster that need the
-  // same tile load 1/sharers of it each and multicast it. CTAs `first + i·step` share.
+  // same tile load 1/sharers of it each and multicast it. CTAs `first + i·step` share. Where
+  // tiles may be shared either way, a box is a half of each, and one CTA loads both.
   template <int extent, bool mn_major, int sharers>
   __device__ void load(u32 target, const TensorMap& map, u32 full, int mn, int k, int batch,
                        int share, int step, int first) {
@@ -71,15 +78,19 @@ struct Producer {
       if constexpr (sharers == 1) tma_load(to, map, full, x, y, batch);
       else tma_load_multicast(to, map, full, x, y, batch, mask);
     };
-    if constexpr (mn_major) {  // chunks of 128 bytes along MN, each tile_k rows
-      constexpr int k_rows = C::tile_k / sharers;
+    constexpr int parts = C::boxes > sharers ? C::boxes : sharers;
 #pragma unroll
-      for (int chunk = 0; chunk < extent / C::tile_k; ++chunk)  // as many elements as of K
-        box(target + chunk * C::tile_k * 128 + share * k_rows * 128, mn + chunk * C::tile_k,
-            k + share * k_rows);
-    } else {  // rows of 128 bytes along K
-      constexpr int rows = extent / sharers;
-      box(target + share * rows * 128, k, mn + share * rows);
+    for (int i = 0; i < parts / sharers; ++i, share += sharers) {
+      if constexpr (mn_major) {  // chunks of 128 bytes along MN, each tile_k rows
+        constexpr int k_rows = C::tile_k / parts;
+#pragma unroll
+        for (int chunk = 0; chunk < extent / C::tile_k; ++chunk)  // as many elements as of K
+          box(target + chunk * C::tile_k * 128 + share * k_rows * 128, mn + chunk * C::tile_k,
+              k + share * k_rows);
+      } else {  // rows of 128 bytes along K
+        constexpr int rows = extent / parts;
+        box(target + share * rows * 128, k, mn + share * rows);
+      }
     }
   }
 };

@@ -6,6 +6,7 @@ struct Tile {
   int row;       // first row of A and D
   int n, batch;  // in units of this CTA's tile; batch as is
   int end;       // D's rows from here on are another tile's, whatever this one's height
+  bool beside = false;  // the cluster's CTAs have columns side by side, whatever the cluster is
 };
 
 // What a cluster does of a tile where several share it, see stream_k.cuh.

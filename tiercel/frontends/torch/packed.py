@@ -92,8 +92,10 @@ def pack(b: Any, rows: int | None, options: Options) -> PackedTensor:
 
 def packed_matmul(a: Any, b: PackedTensor, out: Any, bias: Any, options: Options) -> torch.Tensor:
     """``epilogue(a @ b + bias)`` for a packed b; see ``tiercel.matmul``."""
+    if torch.compiler.is_compiling():  # a graph reads b itself, as it is when the graph runs
+        return matmul(a, b.source, out, bias, options)
     source = b.fresh()
-    if b.form.panels is None or torch.compiler.is_compiling():
+    if b.form.panels is None:
         return matmul(a, source, out, bias, options)
     if out is None:
         result = repeated.run_kept(b.calls, a, source, bias, options)

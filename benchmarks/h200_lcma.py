@@ -31,8 +31,10 @@ from tiercel.frontends.torch import cuda_fused
 from tiercel.lower.accumulator import accumulate
 from tiercel.lower.accumulator.combining import Combining
 from tiercel.targets.hopper import gemm
+from tiercel.targets.hopper.driver import clear_words
 from tiercel.targets.hopper.fused_product import FusedLaunch, prepare
 from tiercel.targets.hopper.packed import pack
+from tiercel.targets.hopper.workspace import FRESH
 
 WINOGRAD, LEAN, TWICE = "winograd", "lean-4x2x4", "winograd2"
 BEFORE = Combining()
@@ -74,7 +76,8 @@ def fused_player(
 
 
 def product_only(work: FusedLaunch, stream: int) -> None:
-    """Without what comes before and after."""
+    """Without the planes."""
+    clear_words(work.workspace.flags.data_ptr(), FRESH, stream)
     work.multiply.run(stream)
 
 
@@ -103,7 +106,7 @@ def scheme_player(operands: Operands, name: str, use: str, packs: list[Any]) -> 
     else:
         pairs, one = zip(operands.sets, packs, strict=True), kind == "guarded"
         work = [
-            prepare(a, x.operand, out, combining=how, judge=x.judge if one else None, single=one)
+            prepare(a, x.operand, out, combining=how, judge=x.judge if one else None)
             for (a, _, out), x in pairs
         ]
     for each in work:

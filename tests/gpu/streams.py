@@ -34,8 +34,10 @@ from tiercel.targets.hopper.stream_k import SharedLaunch
 from tiercel.targets.hopper.verdict import Judge
 
 M, N, K = 5120, 4608, 2048  # 90 tiles of a quarter of the output: every cluster has one
-HOWS = [Combining("beside"), Combining("first", 2), Combining("both", 2, sixteenths=5)]
-WAYS = [(Combining(), True), *pairs(HOWS, (False, True))]  # True: one launch
+HOWS = [
+    Combining(), Combining("beside"), Combining("first", 2), Combining("both", 2, sixteenths=5)
+]  # fmt: skip
+WAYS = [*pairs(HOWS, (False, True))]  # True: B is combined in the call, too
 COUNT = len(WAYS) + 1  # and the plain kernel
 FREE = 6  # multiprocessors that a kernel which holds the others leaves
 SHARED_BYTES = 200 * 1024  # no other kernel runs beside on its multiprocessors
@@ -81,9 +83,10 @@ class Alone:
         """Launches with memory of their own."""
         judge = Judge(Guard(1e30, 1e30), (0.0, 0.0))
         made: list[tuple[Runnable | FusedLaunch, torch.Tensor]] = []
-        for how, single in WAYS:
+        for how, dynamic in WAYS:
             out = torch.empty(M, N, device="cuda", dtype=torch.bfloat16)
-            work = prepare(self.a, self.packed, out, judge=judge, combining=how, single=single)
+            right, program = self.b if dynamic else self.packed, self.packed.lowered.program
+            work = prepare(self.a, right, out, program=program, judge=judge, combining=how)
             made.append((work, out))
         out = torch.empty(M, N, device="cuda", dtype=torch.bfloat16)
         matrices = (of_tensor(x, "") for x in (self.a, self.b, out))

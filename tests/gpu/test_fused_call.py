@@ -146,6 +146,7 @@ def eager_planner(monkeypatch):
     monkeypatch.setattr(choose, "MOST_LOSS", 10.0)
     monkeypatch.setattr(cuda, "LEAST_WORK", dict.fromkeys(cuda.LEAST_WORK, 0))
     cuda._plan.cache_clear()
+    cuda_fused.unpacked.cache_clear()  # and what it remembers of refused data
     shortcut.forget()
     yield
     cuda._plan.cache_clear()

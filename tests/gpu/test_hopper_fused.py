@@ -164,14 +164,33 @@ def test_error_is_near_the_vendors(dynamic: bool, scale_a: float, scale_b: float
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), 1e6])
-def test_what_planes_cannot_hold_falls_back(value: float, combining):
+@pytest.mark.parametrize("operand", ["a", "b"])
+def test_what_planes_cannot_hold_falls_back(value: float, operand: str, combining):
     a = torch.randn(1024, 512, device="cuda").bfloat16()
     b = torch.randn(512, 1024, device="cuda").bfloat16()
-    a[5, 7] = value
-    (out, refused), vendor = product(a, b, combining), a @ b
+    (a if operand == "a" else b.t())[5, 7] = value
+    (out, refused), vendor = product(a, b, combining, dynamic=operand == "b"), a @ b
     assert refused
     assert torch.equal(out.isfinite(), vendor.isfinite())
-    assert (out[6:].float() - vendor[6:].float()).norm() <= 5e-3 * vendor[6:].float().norm()
+    rest, wanted = out[6:, 6:].float(), vendor[6:, 6:].float()
+    assert (rest - wanted).norm() <= 5e-3 * wanted.norm()
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_one_segment_of_another_scale_is_found(transposed: bool):
+    # The last columns of A and rows of B are in segments, and in items, that are not whole.
+    a = torch.randn(2064, 1200, device="cuda").bfloat16()
+    b = torch.randn(1200, 784, device="cuda").bfloat16()
+    if transposed:
+        a, b = a.t().contiguous().t(), b.t().contiguous().t()
+    judge = Judge(Guard(64.0, 1e30), (0.0, 0.0))
+    for x, at in ((a, (2063, slice(1152, 1200))), (b, (slice(1152, 1200), 783))):
+        assert not product(a, b, Combining("beside"), dynamic=True, judge=judge)[1]
+        x[at] *= 100
+        out, refused = product(a, b, Combining("beside"), dynamic=True, judge=judge)
+        assert refused
+        assert (out.float() - a.float() @ b.float()).norm() <= 5e-3 * out.float().norm()
+        x[at] /= 100
 
 
 def largest_and_least(x) -> tuple[float, float]:

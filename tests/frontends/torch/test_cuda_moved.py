@@ -136,11 +136,10 @@ def layout_of(weight):
     return call._layout
 
 
-def prepared_anew(launched, weight, a, right, out, arrays, combining=None, single=False):
+def prepared_anew(launched, weight, a, right, out, arrays, combining=None):
     """The launches of a product that is prepared for these arrays."""
     launched.clear()
     more = {"judge": weight.static.judge, "program": PROGRAM, "combining": combining}
-    more["single"] = single
     return prepare(a, right, out, memory=Workspace(*arrays), **more)
 
 
@@ -164,7 +163,7 @@ def test_a_packed_weight(launched, memories):
         assert moved[0][0] == "clear"
         assert len(moved) <= 3, "planes by a kernel of their own at most"
         arrays, right = layout.arrays(memories[-1]), weight.static.operand
-        prepared_anew(launched, weight, a, right, out, arrays, single=True).run(7)
+        prepared_anew(launched, weight, a, right, out, arrays).run(7)
         assert launched == moved
     assert len(weight._calls) == 1
 
@@ -221,8 +220,8 @@ def test_planes_of_another_product(launched, memories, monkeypatch):
         arrays[0], arrays[-1] = kept.array(0), kept.array(-1)
         right = second.static.operand
         made = prepared_anew(launched, second, a, right, out, arrays, Combining())
-        for step in (made.before[-1], made.multiply, *made.after):
-            step.run(7)
+        kept.layout.clear_flags(kept.memory, 7, workspace.FRESH)
+        made.multiply.run(7)
         assert launched == moved
 
 

@@ -22,7 +22,7 @@ class Step:
 
 @pytest.fixture
 def ran(monkeypatch):
-    """What was launched, in order: "planes", "verdict", "product" and "repair" of each product."""
+    """What was launched, in order: of each product "planes", if by a kernel, and "product"."""
     steps = []
     monkeypatch.setattr(cuda_shared, "capturing", lambda: False)
     monkeypatch.setattr(cuda_call, "raw_stream", lambda device: 7)
@@ -30,22 +30,18 @@ def ran(monkeypatch):
     monkeypatch.setattr(cuda_shared, "_last", {})
     monkeypatch.setattr(workspace, "clear_words", lambda address, words, stream: None)
 
-    def prepare(a, operand, out, judge, single, memory=None, combining=None):
+    def prepare(a, operand, out, judge, program, memory=None, combining=None):
         arrays = len(fused_product.Workspace._fields)
         halves = (a.new_empty(a.numel() + i, dtype=torch.float16) for i in range(arrays - 1))
         made = memory or fused_product.Workspace(*halves, a.new_zeros(4, dtype=torch.int32))
-        names = ["product"] if single else ["planes", "verdict", "product", "repair"]
-        launches = [Step(name, steps) for name in names]
-        n = names.index("product")
+        planes = [] if combining is None else [Step("planes", steps)]
+        product = Step("product" if combining is None else "product again", steps)
 
         def run(stream):
-            for launch in launches:
+            for launch in (*planes, product):
                 launch.run(stream)
 
-        ready = SimpleNamespace(
-            before=tuple(launches[:n]), multiply=launches[n], after=tuple(launches[n + 1 :]),
-            run_cleared=run,
-        )  # fmt: skip
+        ready = SimpleNamespace(before=tuple(planes), multiply=product, run_cleared=run)
         return SimpleNamespace(**vars(ready), workspace=made, run=run, addresses_only=lambda: ready)
 
     monkeypatch.setattr(fused_product, "prepare", prepare)
@@ -65,7 +61,7 @@ def multiply(w, x, ran, columns=8):
 
 
 #: By a kernel that does it all, and by one that finds the planes.
-ALONE, SHARED = ["product"], ["verdict", "product", "repair"]
+ALONE, SHARED = ["product"], ["product again"]
 
 
 @pytest.fixture

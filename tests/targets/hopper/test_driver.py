@@ -78,16 +78,13 @@ def test_a_grid_that_cannot_run_at_once_is_refused_with_advice(played):
 
 
 @pytest.mark.parametrize("inside", [False, True])
-@pytest.mark.parametrize("single", [False, True])
-def test_kernels_whose_blocks_wait_for_each_other_start_together(monkeypatch, inside, single):
+def test_kernels_whose_blocks_wait_for_each_other_start_together(monkeypatch, inside):
     made = []
     monkeypatch.setattr(fused_product, "cubin", lambda text, name: b"")
     monkeypatch.setattr(fused_product, "Kernel", lambda *_, **how: made.append(how))
     lowered = fused.lower(accumulate(get("winograd")), "bfloat16", inside)
-    lowered = fused.with_classical(lowered) if single else lowered
     config = Config(fused_product.TILE, "bfloat16", "bfloat16", False, False)
     fused_product.kernel.cache_clear()
     fused_product.kernel(config, lowered, "beside" if inside else "before", 0)
     fused_product.kernel.cache_clear()
-    waits = inside or single
-    assert made == [{"overlap": not waits, "cooperative": waits}]
+    assert made == [{"overlap": False, "cooperative": True}]

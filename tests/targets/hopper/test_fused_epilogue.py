@@ -23,7 +23,7 @@ COLUMNS = 768
 
 
 def lowered(where: Where) -> fused.Fused:
-    return fused.with_classical(fused.lower(WINOGRAD, "bfloat16", where != "before"))
+    return fused.lower(WINOGRAD, "bfloat16", where != "before")
 
 
 def epilogue(name: str) -> EpilogueText:
@@ -49,10 +49,10 @@ def test_the_argument_has_the_layout_that_the_kernel_reads(where: Where):
     instance, tables = bound("cross_entropy"), lowered(where)
     maps = len(tables.a_planes) + len(tables.b_planes) + 4
     content = SchemeParams(
-        (TensorMap(128),) * maps, bytes(72 + 4 * 8) if tables.left else NOTHING, NOTHING,
-        scratch=0, flag=0, gate=0, gate_value=0, block_rows=0, block_columns=0, tile_columns=0,
+        (TensorMap(128),) * maps, bytes(64 + 4 * 8) if tables.left else NOTHING, NOTHING,
+        scratch=0, flag=0, block_rows=0, block_columns=0, tile_columns=0,
         k_tiles=0, cluster_rows=0, cluster_columns=0, group=0, first_turn=0, first=NOBODY,
-        beside=NOBODY, split=0, alpha=0, plane_scale=1,
+        beside=NOBODY, split=0, alpha=0, plane_scale=1, verdict=bytes(64), arrived=0,
         epilogue=bytes(16 + params_dtype(instance).itemsize),
     ).pack()  # fmt: skip
     text = fused_source.text(CONFIG, tables, where, epilogue("cross_entropy"))

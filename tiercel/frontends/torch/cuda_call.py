@@ -16,7 +16,7 @@ from tiercel.frontends.torch.cuda_shared import Planes
 from tiercel.frontends.torch.refusals import Refusals
 from tiercel.lower.accumulator.combining import Combining
 from tiercel.targets.hopper import driver
-from tiercel.targets.hopper.workspace import Layout
+from tiercel.targets.hopper.workspace import FRESH, Layout
 
 if TYPE_CHECKING:
     from tiercel.targets.hopper.fused_product import FusedLaunch
@@ -97,21 +97,18 @@ class Call:
     def _run_with(
         self, planes: Planes, operands: tuple[torch.Tensor, ...], layout: Layout, stream: int
     ) -> None:
-        """The product where another one of a has made the planes, and the flags.
-
-        The kernel is the one that reads planes which are there; only its verdict comes before.
-        """
+        """The product where another one of a has made the planes, and the record in its flags."""
         memory = layout.allocate(operands[0])
         arrays = *operands, planes.memory, memory
         if self._reading is None:
             workspace = layout.arrays(memory)
             workspace[0], workspace[-1] = planes.array(0), planes.array(-1)
             self._reading = self._ready(arrays, workspace, Combining("before"))
-        launch, movable = self._reading.launch, self._reading.movable
+        movable = self._reading.movable
         with movable.lock:
             movable.to([x.data_ptr() for x in arrays])
-            for step in (launch.before[-1], launch.multiply, *launch.after):
-                step.run(stream)
+            planes.layout.clear_flags(planes.memory, stream, FRESH)
+            self._reading.launch.multiply.run(stream)
         if self._refusals.due():
             self._tell(planes.array(-1))
 
@@ -124,7 +121,7 @@ class Call:
         matrices = self._matrices(arrays)
         made = self._prepare(matrices, workspace, combining)
         extents = [extent_of(x) for x in (*matrices, *arrays[len(matrices) :])]
-        movable = Movable((*made.before, made.multiply, *made.after), extents)
+        movable = Movable((*made.before, made.multiply), extents)
         return Ready(made.addresses_only(), movable)
 
     def _matrices(self, operands: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:

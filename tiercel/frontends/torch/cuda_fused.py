@@ -1,9 +1,9 @@
 """Products by the scheme inside the Hopper kernel, with packed weights or without, and its guard.
 
-The kernel itself notices what does not fit into float16 planes. What it cannot notice is judged on
-the device as well (``targets/hopper/verdict.py``): rows or parts of K of very different scale,
-A too small for float16, and a weight that has changed since it was packed. Where any of this
-speaks against the scheme, the classical kernel replaces the result, from the weight as it is now.
+The kernel judges the data (``targets/hopper/verdict.py``): what does not fit into float16 planes,
+rows or parts of K of very different scale, operands too small for float16, and a weight that has
+changed since it was packed. Where any of this speaks against the scheme it multiplies again,
+classically, by the weight as it is now.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import torch
 from tiercel.errors import TiercelValueError
 from tiercel.frontends.torch.cuda_call import Call
 from tiercel.frontends.torch.cuda_packed import Packed
+from tiercel.frontends.torch.engine import Product
 from tiercel.frontends.torch.refusals import Refusals
 from tiercel.lower.accumulator import AccumulatorProgram, accumulate
 from tiercel.lower.program import lower
@@ -135,13 +136,10 @@ def _prepared(
     from tiercel.targets.hopper.fused_product import Workspace, prepare
 
     a, out, *b = operands
-    space = None if memory is None else Workspace(*memory)
-    more = {"judge": judge, "memory": space, "combining": combining}
-    if not b:
-        # With kernels of their own for the planes, the verdict and the fallback 8192 x 14336 x
-        # 4096 takes 1.32 ms, by the one that does it all 1.30.
-        return prepare(a, operand, out, single=combining is None, **more)
-    return prepare(a, b[0], out, program=program, **more)
+    return prepare(
+        a, b[0] if b else operand, out, program=program, judge=judge, combining=combining,
+        memory=None if memory is None else Workspace(*memory),
+    )  # fmt: skip
 
 
 @cache
@@ -151,14 +149,17 @@ def _kernel_with_epilogue() -> Callable[..., dict[str, torch.Tensor]]:
     return fused_epilogue
 
 
-@lru_cache(maxsize=256)
-def unpacked(algorithm: str, dtype: torch.dtype, K: int, device: int) -> FusedWeight:
-    """Products over ``K`` elements of operands that are both combined in each call."""
+@lru_cache(maxsize=MOST_READY)
+def unpacked(algorithm: str, product: Product, device: int) -> FusedWeight:
+    """Products of these sizes and layouts whose operands are both combined in each call.
+
+    Others than these are not concerned when their data are refused: gradients, for example.
+    """
     from tiercel.targets.gpu import guard
     from tiercel.targets.hopper.verdict import Judge
 
-    scheme = get(algorithm)
-    limits = guard.limits(lower(scheme), str(dtype).removeprefix("torch."), K)
+    scheme, dtype = get(algorithm), product.dtype
+    limits = guard.limits(lower(scheme), str(dtype).removeprefix("torch."), product.K)
     floors = FLOOR[dtype], FLOOR[dtype]
     return FusedWeight(Static(None, Judge(limits, floors)), accumulate(scheme))
 

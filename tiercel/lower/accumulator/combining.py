@@ -100,7 +100,7 @@ class Amount:
 
 
 def choose(
-    amount: Amount, program: AccumulatorProgram, *, judged: bool = False, single: bool = False
+    amount: Amount, program: AccumulatorProgram, *, judged: bool = False, ending: bool = False
 ) -> Combining:
     """By whom planes are combined, if there is time for it before they are read; else before.
 
@@ -109,11 +109,13 @@ def choose(
     1.102). Else by idle warps (4096³: 1.012, before 0.966; both operands of 8192³: 1.126, before
     1.054). As many heads run ahead as take the time of it, where a program has one; where not, the
     planes of the first products are combined before. ``judged``: statistics for the guard come
-    along, which warps that tails wait for have no time for (1.093 instead of 1.143 at 8192³).
-    ``single``: the kernel itself judges by them, at its end. Idle warps are best then wherever
-    heads run ahead, even where tails have to wait (interleaved, by them, and before): 8192 × 4096
-    × 14336 1.093 and 1.011, 8192³ 1.127 and 1.090 (in the first turn 1.102), 16384 × 14336 × 4096
-    1.091 and 1.057, 8192 × 28672 × 8192 1.105 and 1.096, 8192 × 14336 × 4096 1.074 and 1.076.
+    along, for which whole clusters have no time (1.093 instead of 1.143 at 8192³). Idle warps are
+    best then wherever heads run ahead, even where tails have to wait (interleaved, by them, and
+    before): 8192 × 4096 × 14336 1.093 and 1.011, 8192³ 1.127 and 1.090 (in the first turn 1.102),
+    16384 × 14336 × 4096 1.091 and 1.057, 8192 × 28672 × 8192 1.105 and 1.096, 8192 × 14336 × 4096
+    1.074 and 1.076. ``ending``: an epilogue follows, and no kernel of its own combines. Clusters
+    that would have no tile are best then where there are any (8192³: 1.004, by idle warps 0.976 to
+    0.992), else idle warps (8192 × 4096 × 14336: 0.978 with two heads ahead, 0.934 with one).
 
     >>> from tiercel import schemes
     >>> from tiercel.lower.accumulator import accumulate
@@ -122,18 +124,21 @@ def choose(
     Combining(where='first', clusters=8, split=3, early=0, sixteenths=0)
     >>> choose(Amount.of(8, 8, clusters=66, k_tiles=224, left=75e6), winograd)
     Combining(where='beside', clusters=0, split=0, early=0, sixteenths=0)
-    >>> choose(Amount.of(16, 8, 66, k_tiles=784, left=528e6), winograd, judged=True, single=True)
+    >>> choose(Amount.of(16, 8, 66, k_tiles=784, left=528e6), winograd, judged=True)
     Combining(where='beside', clusters=0, split=2, early=0, sixteenths=0)
     """
     if head := head_products(program):
         share = head / program.multiplies
-        if judged:
-            return _beside_heads(amount, share) if single else Combining()
-        return _behind_heads(amount, share)
+        found = _behind_heads(amount, share) if ending or not judged else None
+        if found is None or (ending and found.where == "before"):
+            found = _beside_heads(amount, share)
+        return found
     if EARLY < program.multiplies <= MOST_PRODUCTS:
         few = max(program.m * program.k, program.k * program.n) <= MOST_BLOCKS_BESIDE
-        return _behind_early_planes(amount, 1 / program.multiplies, few)
-    return Combining()
+        found = _behind_early_planes(amount, 1 / program.multiplies, few)
+    else:
+        found = Combining()
+    return Combining("beside") if ending and found.where == "before" else found
 
 
 def _beside_heads(amount: Amount, head: float) -> Combining:

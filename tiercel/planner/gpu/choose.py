@@ -20,9 +20,6 @@ from tiercel.planner.problem import Problem
 
 #: Predicted gain below which the vendor's routine stays, or the own classical kernel for a scheme.
 MARGIN = {"plain": 1.01, "fused": 1.02, "portable": 1.02}
-#: The same where a scheme's kernel combines both operands in each call: predicted to gain 4 % and
-#: 5 %, two products were measured at 0.99 to 1.07.
-BOTH_COMBINED = 1.055
 
 #: The same for leaving the last rows to the vendor's.
 DIVIDED = 1.01
@@ -94,11 +91,6 @@ def _insisted(problem: Problem) -> bool:
     return problem.scheme not in (None, "vendor") and problem.must_use
 
 
-def _margin(candidate: GpuCandidate, problem: Problem) -> float:
-    kind = candidate.variant.kind
-    return BOTH_COMBINED if kind == "fused" and not problem.static_b else MARGIN[kind]
-
-
 def _best(
     problem: Problem, machine: GpuMachine, vendor: GpuCandidate, own: list[GpuCandidate]
 ) -> GpuCandidate:
@@ -112,7 +104,7 @@ def _best(
     harmless = [c for c in own if not c.rejected and alone(c) <= MOST_LOSS * vendor.seconds]
 
     def handicapped(candidate: GpuCandidate) -> float:
-        return candidate.seconds * _margin(candidate, problem)
+        return candidate.seconds * MARGIN[candidate.variant.kind]
 
     best = min(harmless, key=handicapped, default=vendor)
     return best if best is not vendor and handicapped(best) < vendor.seconds else vendor

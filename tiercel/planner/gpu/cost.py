@@ -28,13 +28,17 @@ from tiercel.planner.gpu.memory import (
     fused_planes,
     plane_sizes,
 )
-from tiercel.planner.gpu.tiles import busy, share, used
+from tiercel.planner.gpu.tiles import busy_alone, share, used, waves
 from tiercel.planner.gpu.variants import Variant, fused
 from tiercel.planner.problem import Problem
 
-FUSED_LAUNCHES = 6  # flags, the guard's two, its verdict, the product, the classical one's refusal
-FUSED_START = 12e-6  # until the first planes are there, which nothing hides: seconds
+FUSED_LAUNCHES = 2  # flags and the product
+#: Seconds that nothing hides, until the first planes and the verdict are there: with B packed, and
+#: without. With 24 µs for both, 17 packed products of 0.3 to 1.1 ms were predicted 2.1 % too slow.
+FUSED_START, BOTH_START = 9e-6, 24e-6
+HIDING_COLUMNS = 4096
 FIXED_LAUNCHES = 3  # the guard's records and its repair
+MOST_MEASURED = 4  # blocks: see ``targets/hopper/planes.py``
 
 
 def vendor_seconds(problem: Problem, machine: GpuMachine) -> float:
@@ -49,7 +53,7 @@ def vendor_seconds(problem: Problem, machine: GpuMachine) -> float:
 
 def plain_seconds(problem: Problem, machine: GpuMachine) -> float:
     """The own classical kernel, bias and epilogue inside."""
-    share_busy = busy(problem.M, problem.N, 1, machine.multiprocessors)
+    share_busy = busy_alone(problem.M, problem.N, machine.multiprocessors)
     multiply = _own(problem, machine, _plain(machine), share_busy)
     if problem.layout_a == "col":
         multiply /= _plain(machine).transposed
@@ -87,17 +91,24 @@ def fused_seconds(problem: Problem, machine: GpuMachine, name: str) -> float:
     moved = left + M * K * problem.itemsize
     if not problem.static_b:
         moved += right + K * N * problem.itemsize
-    # Most of a packed weight's A is combined while others multiply, of two operands nothing is.
-    combine = rates.combine if problem.static_b else min(rates.combine, machine.copy)
+    combine, start = rates.combine, FUSED_START
+    if not problem.static_b:
+        combine, start = min(combine, rates.both), BOTH_START
+    # In one turn idle warps do not come up with the sums of A for few columns: 5632 × 3072 × 12288
+    # was predicted to gain 5 % and lost 3, while 4608 × 4096 × 8192 gained 5.
+    turns = waves(M // scheme.m, N // scheme.n, clusters, down * FUSED_CLUSTER, across)
+    if turns <= 1 and N < HIDING_COLUMNS:
+        combine = min(combine, machine.copy)
     move = moved / combine * 1e-9 + rates.out * M * N * 1e-12
-    # Along contiguous rows of K the guard's statistics come along with the planes.
-    guarded = M * K * (problem.layout_a != "row")
-    guarded += K * N * (problem.layout_b != "col" and not problem.static_b)
+    # The guard's statistics come along with the planes, but of many blocks that K runs down.
+    guarded = M * K * (problem.layout_a != "row" and scheme.m * scheme.k > MOST_MEASURED)
+    if not problem.static_b:
+        guarded += K * N * (problem.layout_b != "col" and scheme.k * scheme.n > MOST_MEASURED)
     guard = guarded * problem.itemsize / machine.check / 1e9
     passes = epilogue_seconds(problem, machine)
     if problem.bias:  # added by a pass of its own
         passes += 2 * M * N * problem.itemsize / machine.copy / 1e9
-    return multiply + move + guard + passes + FUSED_START + FUSED_LAUNCHES * machine.launch * 1e-6
+    return multiply + move + guard + passes + start + FUSED_LAUNCHES * machine.launch * 1e-6
 
 
 def portable_seconds(problem: Problem, machine: GpuMachine, variant: Variant) -> float:

@@ -65,14 +65,15 @@ class FusedRates:
     """That kernel with a certain scheme inside: what it takes beyond its multiplications.
 
     ``multiply``, ``clock``: as above. ``combine``: GB/s, read and written, at which it gets
-    its planes. ``out``: nanoseconds for each thousand elements of C (partial sums saved, loaded and
-    stored).
+    its planes; ``both``: at most, where B is not packed and is combined as well. ``out``:
+    nanoseconds for each thousand elements of C (partial sums saved, loaded and stored).
     """
 
     multiply: float
     combine: float
     out: float
     clock: float = math.inf
+    both: float = math.inf
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tiercel.lower.accumulator import Multiply, accumulate
-from tiercel.lower.accumulator.combining import Amount, choose
+from tiercel.lower.accumulator.combining import Amount, Combining, choose
 from tiercel.lower.blocking import ceil_div
 from tiercel.planner.gpu.variants import Variant
 from tiercel.planner.problem import Problem
 from tiercel.schemes import Scheme
 
-#: As in ``targets/gpu/recipe.py``: sides of planes, and what one combination kernel holds.
-ALIGN, MOST_PRODUCTS, MOST_BLOCKS = 16, 72, 36
+#: As in ``targets/gpu/recipe.py``: sides of planes, bytes between them, and what one combination
+#: kernel holds.
+ALIGN, GAP, MOST_PRODUCTS, MOST_BLOCKS = 16, 512, 72, 36
 
 #: Extra memory by default: at least a GiB, and at most an eighth of the GPU's memory. In between,
 #: what two levels of a 2×2×2 scheme at once take: 3.06 times the operands and the result.
@@ -65,8 +66,8 @@ def portable_bytes(problem: Problem, variant: Variant) -> int:
     operand, result = BYTES[problem.dtype]
     h, w, d = plane_sizes(problem, variant)
     count = len(variant.inner(problem.is_complex).products)
-    planes = h * d + (0 if problem.static_b else d * w)
-    return count * (planes * operand + h * w * result)
+    planes = h * d * operand + GAP + (0 if problem.static_b else d * w * operand + GAP)
+    return count * (planes + h * w * result + GAP)
 
 
 #: Tile of a thread block of the fused kernel, and thread blocks that share B.
@@ -109,8 +110,9 @@ def fused_bytes(problem: Problem, scheme: Scheme, multiprocessors: int) -> int:
     clusters = multiprocessors // FUSED_CLUSTER
     k_tiles = ceil_div(problem.K // scheme.k * problem.itemsize, 128) * program.multiplies
     amount = Amount.of(rows, columns, clusters, k_tiles, of_a, of_b)
-    single = problem.static_b and problem.dtype == "bfloat16"
-    how = choose(amount, program, judged=True, single=single)
+    how = choose(amount, program, judged=True)
+    if problem.dtype != "bfloat16":
+        how = Combining()
     blocks = min(clusters, amount.tiles + how.clusters) * FUSED_CLUSTER
     saved = blocks * max(1, how.split) * len(program.slot_kinds) * FUSED_SLOT
     return left + (0 if problem.static_b else right) + saved

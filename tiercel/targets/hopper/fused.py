@@ -52,7 +52,7 @@ class Fused:
     behind but saved sums: heads of other tiles may run in between. ``left``, ``right``: the kernel
     combines that operand itself, while it multiplies, but for early planes. ``judged``: it also
     measures what it combines, for the guard. ``products_again``, ``steps_again``: of the classical
-    product, where the kernel has it as well.
+    product, by which the kernel begins anew where data are not for the scheme.
     """
 
     program: AccumulatorProgram
@@ -61,18 +61,13 @@ class Fused:
     steps: tuple[str, ...]
     head_products: int
     head_steps: int
+    products_again: tuple[str, ...]
+    steps_again: tuple[str, ...]
     a_planes: tuple[KernelPlane, ...]
     b_planes: tuple[KernelPlane, ...]
     left: bool
     right: bool
     judged: bool
-    products_again: tuple[str, ...] = ()
-    steps_again: tuple[str, ...] = ()
-
-    @property
-    def repeats(self) -> bool:
-        """Whether the kernel multiplies again, classically, where data are not for the scheme."""
-        return bool(self.products_again)
 
     @property
     def slots(self) -> int:
@@ -88,7 +83,7 @@ class Fused:
     @property
     def in_place(self) -> bool:
         """Whether some products read plain blocks, and others planes of another type or unit."""
-        return any("in_place" in step for step in self.steps)
+        return any("in_place" in step for step in (*self.steps, *self.steps_again))
 
 
 @dataclass(frozen=True)
@@ -172,6 +167,25 @@ class _Writer:
         self.products.append(f"{name}{pair}")
         return "multiply_in_place" if in_place and mixed else "multiply"
 
+    def classical(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Tables of the classical product, which reads the blocks in place."""
+        m, k, n = self.program.m, self.program.k, self.program.n
+
+        def place(planes: list[KernelPlane], block: int) -> int:
+            return planes.index(self.known(planes, KernelPlane(Plane(((block, 1.0),)), False)))
+
+        products = tuple(
+            f"product{place(self.a_planes, i * k + x), place(self.b_planes, x * n + j)}"
+            for i in range(m)
+            for j in range(n)
+            for x in range(k)
+        )
+        name = "multiply_in_place" if self.operand in MIXED else "multiply"
+        steps = (
+            step for c in range(m * n) for step in (f"{name}(From::zero, {k})", f"store({c}, 1.0f)")
+        )
+        return products, tuple(steps)
+
     def known(self, planes: list[KernelPlane], wanted: KernelPlane) -> KernelPlane:
         """The plane as an earlier product already has it, else added as it is."""
         for plane in planes:
@@ -214,49 +228,20 @@ def lower(
     ``early``: products whose planes are early.
 
     >>> from tiercel.lower.accumulator import classical
-    >>> print(*lower(classical(), "bfloat16").steps, sep="\n")
+    >>> made = lower(classical(), "bfloat16")
+    >>> print(*made.steps, sep="\n")
     multiply_in_place(From::zero, 1)
     store(0, 1.0f)
+    >>> made.steps_again == made.steps, made.products_again
+    (True, ('product(0, 0)',))
     """
     writer = _Writer(program, operand, left or right, parts, early)
     for drain in drains(program.steps):
         writer.drain(drain)
+    again = writer.classical()
     return Fused(
         program, operand, tuple(writer.products), tuple(writer.steps), *(writer.head or (0, 0)),
-        tuple(writer.a_planes), tuple(writer.b_planes), left, right, judged,
-    )  # fmt: skip
-
-
-def with_classical(lowered: Fused) -> Fused:
-    """The same with tables of the classical product, which reads the blocks in place.
-
-    >>> from tiercel.lower.accumulator import classical
-    >>> with_classical(lower(classical(), "bfloat16")).products_again
-    ('product(0, 0)',)
-    """
-    program = lowered.program
-    m, k, n = program.m, program.k, program.n
-    a_planes, b_planes = list(lowered.a_planes), list(lowered.b_planes)
-
-    def place(planes: list[KernelPlane], block: int) -> int:
-        wanted = KernelPlane(Plane(((block, 1.0),)), written=False)
-        if wanted not in planes:
-            planes.append(wanted)
-        return planes.index(wanted)
-
-    products = tuple(
-        f"product{place(a_planes, i * k + x), place(b_planes, x * n + j)}"
-        for i in range(m)
-        for j in range(n)
-        for x in range(k)
-    )
-    name = "multiply_in_place" if lowered.operand in MIXED else "multiply"
-    steps = tuple(
-        line for c in range(m * n) for line in (f"{name}(From::zero, {k})", f"store({c}, 1.0f)")
-    )
-    return replace(
-        lowered, a_planes=tuple(a_planes), b_planes=tuple(b_planes),
-        products_again=products, steps_again=steps,
+        *again, tuple(writer.a_planes), tuple(writer.b_planes), left, right, judged,
     )  # fmt: skip
 
 

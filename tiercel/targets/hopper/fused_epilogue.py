@@ -175,12 +175,12 @@ def fused_epilogue(
     if ready is None or layout is None or not ready.movable.reaches(places):
         work = prepare(
             a, b, planned.ending(a, arrays, operands, counted, alpha), program=planned.program,
-            alpha=alpha, judge=judge, combining=combining if packed else Combining(), single=True,
+            alpha=alpha, judge=judge, combining=combining if packed else Combining(),
         )  # fmt: skip
         layout = Layout.of(work.workspace)
         extents = [extent_of(x) for x in (*touched, *work.workspace)]
         places = [x.address for x in extents]
-        movable = Movable((*work.before, work.multiply, *work.after), extents)
+        movable = Movable((*work.before, work.multiply), extents)
         ready = Ready(work.addresses_only(), movable, (planned, layout))
         _remember(kept.ready, key, ready)
         flags = partial(getattr, work.workspace, "flags")

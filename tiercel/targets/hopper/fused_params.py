@@ -11,10 +11,10 @@ from tiercel.targets.hopper.launch import Places
 from tiercel.targets.hopper.planes import ADDRESSES
 from tiercel.targets.hopper.verdict import ADDRESSES as VERDICT_ADDRESSES
 
-_FIELDS = struct.Struct("<QQQ iiiii iiii i 4i4i i fff")
-_ADDRESSES = 0, 8, 16  # offsets of scratch, flag and gate
+_FIELDS = struct.Struct("<QQ iiii iiii i 4i4i i fff4x")
+_ADDRESSES = 0, 8  # offsets of scratch and flag
 GROUPS = bytes(40)  # of ``kernels/grouped.cuh``: none
-NOTHING = bytes(80)  # a ``Combination`` of one block
+NOTHING = bytes(72)  # a ``Combination`` of one block
 
 
 class Crew(NamedTuple):
@@ -38,8 +38,6 @@ class SchemeParams:
     right: bytes
     scratch: int
     flag: int
-    gate: int
-    gate_value: int
     block_rows: int
     block_columns: int
     tile_columns: int
@@ -53,9 +51,9 @@ class SchemeParams:
     split: int
     alpha: float
     plane_scale: float
+    verdict: bytes  # of ``verdict.py``
+    arrived: int
     batches: int = 1
-    verdict: bytes = bytes(72)  # of ``verdict.py``
-    arrived: int = 0
     trace: bytes = b""
     epilogue: bytes = b""
     epilogue_addresses: tuple[int, ...] = ()  # offsets in it
@@ -87,10 +85,10 @@ class SchemeParams:
     def pack(self) -> bytes:
         """The bytes, padded to the alignment of a tensor map."""
         fields = _FIELDS.pack(
-            self.scratch, self.flag, self.gate, self.gate_value, self.block_rows,
-            self.block_columns, self.tile_columns, self.k_tiles, self.cluster_rows,
-            self.cluster_columns, self.batches, self.group, self.first_turn, *self.first,
-            *self.beside, self.split, self.alpha, self.plane_scale, 1 / self.plane_scale,
+            self.scratch, self.flag, self.block_rows, self.block_columns, self.tile_columns,
+            self.k_tiles, self.cluster_rows, self.cluster_columns, self.batches, self.group,
+            self.first_turn, *self.first, *self.beside, self.split, self.alpha, self.plane_scale,
+            1 / self.plane_scale,
         )  # fmt: skip
         content = b"".join(self.maps) + self.left + self.right + GROUPS + fields
         content += self.verdict + struct.pack("<Q", self.arrived) + self.trace

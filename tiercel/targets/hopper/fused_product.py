@@ -1,4 +1,4 @@
-"""A product by a scheme, inside one kernel: planes, gate, fallback."""
+"""A product by a scheme, inside one kernel: planes, the guard, the classical product if need be."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ from tiercel.targets.hopper.fused_params import NOBODY, NOTHING, Crew, SchemePar
 from tiercel.targets.hopper.launch import Launch
 from tiercel.targets.hopper.operand import Matrix, of_tensor, oriented
 from tiercel.targets.hopper.packed import PackedOperand, fixed_scale, left_grid, right_grid
-from tiercel.targets.hopper.product import launch_of, operand_boxes
+from tiercel.targets.hopper.product import operand_boxes
 from tiercel.targets.hopper.verdict import Judge
+from tiercel.targets.hopper.workspace import FRESH
 
 if TYPE_CHECKING:
     import torch
 
 TILE = Tile(128, 256, 4, "cooperative", cluster_m=2)
-# Words before the counters: flag, records of A and B, consumers that are done.
-HEADER = 1 + 2 * verdict.RECORD_WORDS + 1
+# Words before the counters: ``FRESH`` ones, and records of A and B.
+HEADER = FRESH + 2 * verdict.RECORD_WORDS
 LEAST_K_TILES = 8  # of a product, beside stores and loads: ``kernels/scheme.cuh``
 PART_K_TILES = 12  # of one of several parts
 
@@ -61,14 +62,13 @@ class Workspace(NamedTuple):
 class FusedLaunch:
     """All launches of one product, in order, ready to repeat."""
 
-    before: tuple[Launch, ...]  # planes, and the guard where they come first
+    before: tuple[Launch, ...]  # planes and measurements that the kernel leaves to others
     multiply: Launch
-    after: tuple[Launch, ...]  # the guard where planes are combined meanwhile; the fallback
     workspace: Workspace
     kept: tuple[torch.Tensor, ...]  # what else the launches point to
 
     def run(self, stream: int) -> None:
-        """Enqueue: planes, the scheme if they are fine, the classical product if not."""
+        """Enqueue."""
         flags = self.workspace.flags
         clear_words(flags.data_ptr(), flags.numel(), stream)
         self.run_cleared(stream)
@@ -80,7 +80,7 @@ class FusedLaunch:
 
     def run_cleared(self, stream: int) -> None:
         """The same where the workspace's flags are zero already."""
-        for launch in (*self.before, self.multiply, *self.after):
+        for launch in (*self.before, self.multiply):
             launch.run(stream)
 
 
@@ -97,6 +97,7 @@ class _Shape:
     columns: int
     k_tiles: int
     dynamic: bool  # B is combined in each call, too
+    judged: bool
     slots: int  # saved sums that a tile has room for
 
     @property
@@ -139,19 +140,16 @@ def prepare(
     judge: Judge | None = None,
     combining: Combining | None = None,
     memory: Workspace | None = None,
-    single: bool = False,
 ) -> FusedLaunch:
     """Workspace and launches of out = alpha · A·B, ``a`` (M, K) of the packed operand's dtype.
 
     ``b`` (K, N) that is not packed is combined in each call, too, by ``program``. Nothing waits for
-    the device: planes that overflowed or are not finite are noticed there, and the classical
-    kernel, launched last, then replaces the result. ``out`` may be an ``Ending`` instead, which
-    makes of the product what it likes, and needs ``single``. ``judge``: what else the data must
-    fulfil.
-    ``combining``: by default ``choose`` decides. ``memory``: of the sizes that an earlier
-    call with operands of the same sizes and strides used. ``single``: the kernel itself judges, and
-    multiplies classically what it must not multiply by the scheme; no other kernel does. With an
-    ``Ending``, none combines planes by default.
+    the device: the kernel itself notices planes that overflowed or are not finite, judges the data,
+    and multiplies classically what it must not multiply by the scheme. ``out`` may be an ``Ending``
+    instead, which makes of the product what it likes. ``judge``: what else the data must fulfil.
+    ``combining``: by default ``choose`` decides, and with an ``Ending`` no other kernel combines
+    planes. ``memory``: of the sizes that an earlier call with operands of the same sizes and
+    strides used.
 
     Raises :class:`TiercelValueError` where the sizes do not divide into the scheme's blocks.
     """
@@ -164,77 +162,62 @@ def prepare(
     d = out.d if isinstance(out, Ending) else of_tensor(out, "out")
     _check(left, right, d, program, packed)
     device = a.get_device()
-    judged = judge is not None
     shape = _shape(
-        left, right, d, program, packed is None, combining, judged, single, device,
-        alone=ending is not None,
+        left, right, d, program, packed is None, combining, judge is not None, device,
+        ending is not None,
     )  # fmt: skip
     if ending is not None:
         shape = replace(shape, slots=fused_source.slots(shape.lowered, postpones=True))
-    if single:
-        shape = replace(shape, lowered=fused.with_classical(shape.lowered))
     if memory is None:
         memory = _workspace(a, shape)
-    flag = memory.flags.data_ptr()
-    params, before = _argument(left, d, shape, packed, memory, alpha, judged, device, ending)
-    guard: list[Launch] = []
-    if judge is not None:
-        guard = _measurements(shape, judge, flag, device)
-        left_record, right_record = _records(flag)
-        if judge.record is not None:
-            right_record = judge.record.data_ptr()
-        judging = judge, flag, left_record, right_record, tensor
-        if single:
-            params = replace(params, verdict=verdict.argument(*judging))
-        else:
-            guard.append(verdict.verdict(*judging, device))
-    after: list[Launch] = []
-    if not single:
-        after.append(launch_of(left, right, d, None, alpha, 0.0, device, gate=(flag, 1)))
-    if single or not shape.inside:
-        before = (*before, *guard)
-    else:
-        after = [*guard, *after]
+    flags = memory.flags.data_ptr()
+    before = [] if judge is None else _measurements(shape, judge, flags, device)
+    judging = verdict.argument(judge or verdict.ANY, *_records(flags), tensor)
+    params, planes_before = _argument(
+        left, d, shape, packed, memory, alpha, judging, device, ending
+    )
     text = None if ending is None else ending.text
     made = kernel(shape.config, shape.lowered, shape.combining.where, device, text)
-    outputs = out.kept if isinstance(out, Ending) else (out,)
+    kept = (a, tensor, *(out.kept if isinstance(out, Ending) else (out,)))
+    if judge is not None:
+        kept += (*(() if judge.record is None else (judge.record,)), *(judge.samples or ()))
     return FusedLaunch(
-        before,
+        (*planes_before, *before),
         Launch(made, shape.blocks, Arguments(params.pack()), places=params.places),
-        tuple(after),
         memory,
-        (a, tensor, *outputs) if packed is None else (a, tensor, packed.memory, *outputs),
+        kept if packed is None else (*kept, packed.memory),
     )
 
 
-def _records(flag: int) -> tuple[int, int]:
-    return flag + 4, flag + 4 + 4 * verdict.RECORD_WORDS
+def _records(flags: int) -> tuple[int, int]:
+    """Addresses of the records of A and B."""
+    left = flags + 4 * FRESH
+    return left, left + 4 * verdict.RECORD_WORDS
 
 
-def _recorded(shape: _Shape) -> tuple[bool, bool]:
-    """Whether combining A, and B, leaves the guard's record behind.
-
-    It does along contiguous K, and by a kernel of its own only where its warps hold whole segments.
-    """
+def _measured(shape: _Shape) -> tuple[bool, bool]:
+    """Whether combining A, and B, leaves the guard's record behind."""
+    config, lowered = shape.config, shape.lowered
     of_a, of_b = (
-        not mn_major and bool(fused.sums_of(wanted))
-        and (shape.inside or grid.columns % 256 == 0)
-        for mn_major, wanted, grid in zip(
-            (shape.config.a_mn_major, shape.config.b_mn_major),
-            (shape.lowered.a_planes, shape.lowered.b_planes), shape.grids, strict=True,
+        shape.judged and bool(fused.sums_of(wanted))
+        and planes.is_measured(grid, mn_major, shape.inside)
+        for wanted, grid, mn_major in zip(
+            (lowered.a_planes, lowered.b_planes), shape.grids,
+            (config.a_mn_major, config.b_mn_major), strict=True,
         )
     )  # fmt: skip
     return of_a, of_b and shape.dynamic
 
 
-def _measurements(shape: _Shape, judge: Judge, flag: int, device: int) -> list[Launch]:
+def _measurements(shape: _Shape, judge: Judge, flags: int, device: int) -> list[Launch]:
+    """Of what is not measured otherwise."""
     config = shape.config
     wanted = (True, judge.record is None)
     return [
         verdict.measurement(grid.view, mn_major, record, device)
         for grid, mn_major, record, known, needed in zip(
-            shape.grids, (config.a_mn_major, config.b_mn_major), _records(flag),
-            _recorded(shape), wanted, strict=True,
+            shape.grids, (config.a_mn_major, config.b_mn_major), _records(flags),
+            _measured(shape), wanted, strict=True,
         )
         if needed and not known
     ]  # fmt: skip
@@ -242,9 +225,8 @@ def _measurements(shape: _Shape, judge: Judge, flag: int, device: int) -> list[L
 
 def _shape(
     a: Matrix, b: Matrix, d: Matrix, program: AccumulatorProgram, dynamic: bool,
-    combining: Combining | None, judged: bool, single: bool, device: int, alone: bool = True,
+    combining: Combining | None, judged: bool, device: int, ending: bool,
 ) -> _Shape:  # fmt: skip
-    """``alone``: by default no other kernel combines planes where this one judges."""
     M, N = d.rows // program.m, d.columns // program.n
     rows, columns = -(-M // (TILE.m * TILE.cluster_m)), -(-N // (TILE.n * TILE.cluster_n))
     clusters = multiprocessors(device) // TILE.cluster
@@ -258,9 +240,7 @@ def _shape(
         of_b = planes.plane_bytes(grids[1], lowered.b_planes) + b.rows * b.columns * item
         all_k_tiles = k_tiles * program.multiplies
         amount = Amount.of(rows, columns, clusters, all_k_tiles, of_a, of_b if dynamic else 0)
-        combining = choose(amount, program, judged=judged and not (single and alone), single=single)
-        if single and alone and combining.where == "before":
-            combining = Combining("beside")
+        combining = choose(amount, program, judged=judged, ending=ending)
         if item == 1 or (combining.where == "beside" and a.dtype != "bfloat16"):
             combining = Combining()  # idle warps take longer for other types, or were not measured
     inside = combining.where != "before"
@@ -272,7 +252,7 @@ def _shape(
     used = min(clusters, rows * columns + combining.clusters)
     return _Shape(
         lowered, config, used * TILE.cluster, grids,
-        combining, rows, columns, k_tiles, dynamic, lowered.slots,
+        combining, rows, columns, k_tiles, dynamic, judged, lowered.slots,
     )  # fmt: skip
 
 
@@ -296,11 +276,11 @@ def _workspace(a: torch.Tensor, shape: _Shape) -> Workspace:
 
 def _argument(
     a: Matrix, d: Matrix, shape: _Shape, packed: PackedOperand | None, memory: Workspace,
-    alpha: float, judged: bool, device: int, ending: Ending | None,
+    alpha: float, judging: bytes, device: int, ending: Ending | None,
 ) -> tuple[SchemeParams, tuple[Launch, ...]]:  # fmt: skip
     """The fused kernel's argument, and the launches before it."""
     lowered, (left, right), how = shape.lowered, shape.grids, shape.combining
-    program, flag = lowered.program, memory.flags.data_ptr()
+    program, flags = lowered.program, memory.flags.data_ptr()
     a_planes = memory.a_planes.data_ptr()
     b_planes = (memory.b_planes if packed is None else packed.memory).data_ptr()
     a_box, b_box = operand_boxes(shape.config)
@@ -317,10 +297,7 @@ def _argument(
         ),
         *((x.tensor_map(64) for x in blocks) if ending is None else ending.maps(program)),
     )
-    records = [
-        record if judged and recorded else 0
-        for record, recorded in zip(_records(flag), _recorded(shape), strict=True)
-    ]
+    records, measured = _records(flags), _measured(shape)
     first, beside = _crews(shape)
     contents, before = [NOTHING, NOTHING], []
     work = [(left, lowered.a_planes, a_planes)]
@@ -328,28 +305,27 @@ def _argument(
         work.append((right, lowered.b_planes, b_planes))
     scales = [fixed_scale(lowered.operand, wanted) for _, wanted, _ in work]
     if shape.inside:
-        ready, group = flag + 4 * HEADER, heuristic.GROUP
+        ready, group = flags + 4 * HEADER, heuristic.GROUP
         for i, (grid, wanted, address) in enumerate(work):
             early = fused.early_and_late(wanted)[0]
-            made = planes.combination(grid, early, address, flag, scales[i], device)
+            made = planes.combination(grid, early, address, records[i], scales[i], device)
             before += [] if made is None else [made]
             rest = address + planes.plane_bytes(grid, early)
-            contents[i] = planes.arguments(grid, rest, flag, ready, scales[i], group, records[i])
+            contents[i] = planes.arguments(grid, rest, records[i], ready, scales[i], group)
             ready += 4 * shape.counters[i]
     else:
         made = [
-            planes.combination(*x, flag, scale, device, record)
-            for x, scale, record in zip(work, scales, records, strict=False)
+            planes.combination(*x, record, scale, device, known)
+            for x, scale, record, known in zip(work, scales, records, measured, strict=False)
         ]
         before = [x for x in made if x is not None]
     return SchemeParams(
-        maps, *contents, scratch=memory.scratch.data_ptr(), flag=flag,
-        gate=0 if shape.inside or lowered.repeats else flag, gate_value=0,
+        maps, *contents, scratch=memory.scratch.data_ptr(), flag=flags,
         block_rows=M, block_columns=N, tile_columns=shape.columns, k_tiles=shape.k_tiles,
         cluster_rows=shape.rows, cluster_columns=shape.columns, group=heuristic.GROUP,
         first_turn=how.clusters, first=first, beside=beside, split=how.split, alpha=alpha,
         plane_scale=math.prod(scales) * (1.0 if packed is None else packed.scale),
-        arrived=flag + 4 * (HEADER - 1), epilogue=b"" if ending is None else ending.params,
+        verdict=judging, arrived=flags + 4, epilogue=b"" if ending is None else ending.params,
         epilogue_addresses=() if ending is None else ending.addresses,
     ), tuple(before)  # fmt: skip
 
@@ -403,11 +379,7 @@ def kernel(
     """The compiled kernel of a program, loaded on a device."""
     name = f"{lowered.program.name}-{config.name}"
     code = cubin(fused_source.text(config, lowered, where, epilogue), name)
-    # And it must not start before the counters are zero.
-    shared, together = fused_source.shared_bytes(config, where), waits(lowered)
-    return Kernel(code, device, shared, overlap=not together, cooperative=together)
-
-
-def waits(lowered: Fused) -> bool:
-    """Whether thread blocks wait for each other: for planes, or for the verdict on all of them."""
-    return lowered.left or lowered.right or lowered.repeats
+    # Thread blocks wait for each other, for planes and for the verdict on all of them; and the
+    # kernel must not start before the counters are zero.
+    shared = fused_source.shared_bytes(config, where)
+    return Kernel(code, device, shared, overlap=False, cooperative=True)

@@ -40,7 +40,6 @@ struct Scheme : Config {{
   static constexpr int slots = {slots(lowered, epilogue is not None)};  // of saved sums
   static constexpr int slot_bytes = {SLOT_BYTES};
   static constexpr int grid_columns = {program.n};  // blocks across the output
-  static constexpr bool repeats = {str(lowered.repeats).lower()};  // classically, see settle.cuh
 }};
 
 // {str(program).splitlines()[0]}

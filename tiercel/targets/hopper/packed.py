@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.errors import TiercelValueError
 from tiercel.lower.accumulator import AccumulatorProgram
-from tiercel.targets.hopper import fused, planes
+from tiercel.targets.hopper import fused, planes, verdict
 from tiercel.targets.hopper.fused import Fused, KernelPlane
 from tiercel.targets.hopper.launch import on_device
 from tiercel.targets.hopper.operand import Matrix, of_tensor, oriented
@@ -70,15 +70,15 @@ def pack(b: torch.Tensor, program: AccumulatorProgram) -> PackedOperand:
     memory = torch.empty(
         planes.plane_bytes(grid, lowered.b_planes) // 2, dtype=torch.float16, device=b.device
     )
-    flag = torch.zeros(1, dtype=torch.int32, device=b.device)
+    record = torch.zeros(verdict.RECORD_WORDS, dtype=torch.int32, device=b.device)
     device = b.get_device()
     work = planes.combination(
-        grid, lowered.b_planes, memory.data_ptr(), flag.data_ptr(), scale, device
+        grid, lowered.b_planes, memory.data_ptr(), record.data_ptr(), scale, device
     )
     if work is not None:
         with on_device(device):
             work.run(torch.cuda.current_stream(b.device).cuda_stream)
-        if flag.item():
+        if record[verdict.REFUSED].item():
             raise TiercelValueError("b does not fit into its planes; use the classical product")
     return PackedOperand(b, lowered, memory, scale)
 

@@ -19,7 +19,9 @@ from tiercel.targets.hopper.wgmma import KINDS
 THREADS = 256
 VECTOR = 16  # bytes that a thread handles of each block
 SQUARE = 256, 32  # rows and vectors
-ADDRESSES = 0, 8, 16, 24, 32  # offsets in a ``Combination``
+ADDRESSES = 0, 8, 16, 24  # offsets in a ``Combination``
+#: Blocks of an operand that idle warps measure where K runs down its rows (``kernels/crew.cuh``).
+MOST_MEASURED = 4
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,11 @@ def _vectors(grid: BlockGrid, elements: int) -> int:
 
 
 def arguments(
-    grid: BlockGrid, memory: int, flag: int, ready: int, scale: float, band: int, record: int = 0
+    grid: BlockGrid, memory: int, record: int, ready: int, scale: float, band: int
 ) -> bytes:
     """``Combination`` of ``kernels/combine.cuh``.
 
-    ``ready``: address of the squares' counters; ``record``: of the guard's record, 0 for none.
+    ``record``: address of the operand's record; ``ready``: of the squares' counters.
     """
     view = grid.view
     offsets = [
@@ -95,8 +97,8 @@ def arguments(
         for row, column in grid.order
     ]
     return struct.pack(
-        f"<QQQQQ{len(offsets)}qqiiiifi",
-        view.address, memory, flag, ready, record, *offsets, _vectors(grid, view.row_stride),
+        f"<QQQQ{len(offsets)}qqiiiifi",
+        view.address, memory, record, ready, *offsets, _vectors(grid, view.row_stride),
         grid.rows, _vectors(grid, grid.columns),        *squares(grid), scale, band,
     )  # fmt: skip
 
@@ -105,28 +107,43 @@ def combination(
     grid: BlockGrid,
     planes: tuple[KernelPlane, ...],
     memory: int,
-    flag: int,
+    record: int,
     scale: float,
     device: int,
-    record: int = 0,
+    measured: bool = False,
 ) -> Launch | None:
-    """Prepare the writing of all written planes; ``None`` when there are none."""
+    """Prepare the writing of all written planes; ``None`` when there are none.
+
+    ``measured``: for the guard as well; only where :func:`is_measured` says so.
+    """
     sums = sums_of(planes)
     if not sums:
         return None
-    made = _kernel(grid.view.dtype, len(grid.order), sums, device)
+    made = _kernel(grid.view.dtype, len(grid.order), sums, measured, device)
     blocks = -(-grid.rows * _vectors(grid, grid.columns) // THREADS)
-    content = Arguments(arguments(grid, memory, flag, 0, scale, 1, record))
+    content = Arguments(arguments(grid, memory, record, 0, scale, 1))
     return Launch(made, blocks, content, THREADS, Places(ADDRESSES))
 
 
+def is_measured(grid: BlockGrid, mn_major: bool, inside: bool) -> bool:
+    """Whether who combines an operand can measure it, too: idle warps, or a kernel of its own.
+
+    K along the rows: that kernel's warps must hold whole segments. K down the rows: it has no warp
+    that sees a segment.
+    """
+    if inside:
+        return not mn_major or len(grid.order) <= MOST_MEASURED
+    return not mn_major and grid.columns % 256 == 0
+
+
 @lru_cache(maxsize=256)
-def _kernel(dtype: str, blocks: int, sums: tuple[str, ...], device: int) -> Kernel:
-    code = cubin(text(dtype, blocks, sums), f"combine-{dtype}-{blocks}-{len(sums)}")
+def _kernel(dtype: str, blocks: int, sums: tuple[str, ...], measured: bool, device: int) -> Kernel:
+    name = f"combine-{dtype}-{blocks}-{len(sums)}"
+    code = cubin(text(dtype, blocks, sums, measured), name)
     return Kernel(code, device, 0, "combine_planes", overlap=False)
 
 
-def text(dtype: str, blocks: int, sums: tuple[str, ...]) -> str:
+def text(dtype: str, blocks: int, sums: tuple[str, ...], measured: bool = False) -> str:
     """CUDA text of the combination kernel.
 
     >>> print(text("bfloat16", 4, ("block[0] - block[3]", "block[1]")))
@@ -144,7 +161,7 @@ def text(dtype: str, blocks: int, sums: tuple[str, ...]) -> str:
     <BLANKLINE>
     extern "C" __global__ void __launch_bounds__(256)
     combine_planes(const __grid_constant__ Combination<4> planes) {
-      combine_all<bf16, Sums>(planes);
+      combine_all<bf16, Sums, false>(planes);
     }
     <BLANKLINE>
     """
@@ -155,6 +172,6 @@ def text(dtype: str, blocks: int, sums: tuple[str, ...]) -> str:
 {sums_text(sums, blocks)}\
 extern "C" __global__ void __launch_bounds__({THREADS})
 combine_planes(const __grid_constant__ Combination<{blocks}> planes) {{
-  combine_all<{KINDS[dtype][0]}, Sums>(planes);
+  combine_all<{KINDS[dtype][0]}, Sums, {str(measured).lower()}>(planes);
 }}
 """

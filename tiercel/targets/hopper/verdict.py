@@ -1,12 +1,13 @@
-"""The guard of fused products: kernels that measure an operand, and that judge two records.
+"""The guard of fused products: what data must fulfil, and the kernel that measures an operand.
 
 The statistics and their limits are those of the portable target's guard: the largest and smallest
-mean magnitude of 128 neighbours along K. Where planes are combined along contiguous rows of K the
-record comes along with them; else ``measure`` reads the operand once more.
+mean magnitude of 128 neighbours along K. They come along with the planes, but for what
+``planes.is_measured`` excludes: such an operand is read once more.
 """
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,10 +25,10 @@ from tiercel.targets.hopper.wgmma import KINDS
 if TYPE_CHECKING:
     import torch
 
-ADDRESSES = 0, 8, 16, 24, 32, 40  # offsets, in an argument of a verdict
-RECORD_WORDS = 3  # as the portable target's records; the third is not used here
+ADDRESSES = 0, 8, 16, 24, 32  # offsets in a ``Verdict``
+RECORD_WORDS = 3  # as the portable target's records, but for the last:
+REFUSED = 2  # is 1 where planes do not hold the operand
 THREADS = 256
-WORDS = {2: "u16", 4: "u32"}  # C++ types by size
 
 
 @dataclass(frozen=True)
@@ -44,27 +45,25 @@ class Judge:
     samples: tuple[torch.Tensor, torch.Tensor] | None = None
 
 
-def argument(judge: Judge, flag: int, left: int, right: int, b: torch.Tensor) -> bytes:
+#: Anything that fits into planes.
+ANY = Judge(Guard(math.inf, math.inf), (0.0, 0.0))
+
+
+def argument(judge: Judge, left: int, right: int, b: torch.Tensor) -> bytes:
     """``Verdict`` of ``kernels/verdict.cuh``.
 
-    ``left``, ``right``: addresses of the records of A and B.
+    ``left``, ``right``: addresses of the records of A and B, if that is not packed.
     """
+    if judge.record is not None:
+        right = judge.record.data_ptr()
     indices, values, count = 0, 0, 0
     if judge.samples is not None:
         indices, values = (x.data_ptr() for x in judge.samples)
         count = judge.samples[0].numel()
     return struct.pack(
-        "<QQQQQQiffff4x", flag, left, right, b.data_ptr() if count else 0, indices, values, count,
+        "<QQQQQiffff4x", left, right, b.data_ptr() if count else 0, indices, values, count,
         judge.limits.limit, judge.limits.headroom, *judge.floors,
     )  # fmt: skip
-
-
-def verdict(judge: Judge, flag: int, left: int, right: int, b: torch.Tensor, device: int) -> Launch:
-    """The launch that sets the flag where a scheme must not be used; arguments as above."""
-    content = argument(judge, flag, left, right, b)
-    dtype = str(b.dtype).removeprefix("torch.")
-    places = Places(ADDRESSES)
-    return Launch(_kernel(dtype, "judge", device), 1, Arguments(content), THREADS, places)
 
 
 def measurement(view: Matrix, mn_major: bool, record: int, device: int) -> Launch:
@@ -84,15 +83,10 @@ def _kernel(dtype: str, name: str, device: int) -> Kernel:
 
 
 def text(dtype: str) -> str:
-    """CUDA text of the guard's kernels."""
+    """CUDA text of the kernels that measure, along rows and down them."""
     return f"""\
-// The guard of products of {dtype}.
+// The guard's record of a {dtype} operand.
 #include "verdict.cuh"
-
-extern "C" __global__ void __launch_bounds__({THREADS})
-judge(const __grid_constant__ Verdict verdict) {{
-  judge<{THREADS}, {WORDS[ITEM_BYTES[dtype]]}>(verdict);
-}}
 
 extern "C" __global__ void __launch_bounds__({THREADS})
 measure_k(const __grid_constant__ Measured measured) {{

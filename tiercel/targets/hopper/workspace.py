@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 #: Bytes that each array's address is a multiple of, as torch's own allocations are.
 STEP = 512
 
+#: First words of the flags: whether the scheme was refused, and consumers that are done. They must
+#: be zero also where a product finds its planes, and what was found out about them.
+FRESH = 2
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -71,6 +75,6 @@ class Layout:
         """All arrays."""
         return [self.array(memory, index) for index in range(len(self.counts))]
 
-    def clear_flags(self, memory: torch.Tensor, stream: int) -> None:
-        """Enqueue the zeroing of the flags."""
-        clear_words(memory.data_ptr() + self.offsets[-2], self.counts[-1], stream)
+    def clear_flags(self, memory: torch.Tensor, stream: int, words: int | None = None) -> None:
+        """Enqueue the zeroing of the flags, or of the first ``words``."""
+        clear_words(memory.data_ptr() + self.offsets[-2], words or self.counts[-1], stream)

@@ -21,7 +21,7 @@ struct Outbox {
   __device__ void store(Box<C>& box, Consumer<C>& consumer, Accumulator<C>& acc, const P& p,
                         int block, float factor, Pending<C>& pending, bool exact) {
     if constexpr (C::postpones) {
-      if (C::repeats && opaque(exact)) {
+      if (opaque(exact)) {
         pending.keep(consumer, acc);
       } else {
         save(box, consumer, acc, C::slots - 1, factor);

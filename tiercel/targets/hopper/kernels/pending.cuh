@@ -91,7 +91,7 @@ struct Pending {
     if (next == steps) return;
     const int first = next * Store<C>::span;
     float x[pieces][4];
-    if (C::repeats && opaque(exact)) {
+    if (opaque(exact)) {
 #pragma unroll
       for (int j = 0; j < pieces; ++j) {
         u32 word[4];
@@ -162,7 +162,7 @@ struct Pending {
     char* from = vectors_in(kept, consumer) + next * (pieces / 2) * vector_pitch<C>;
 #pragma unroll
     for (int v = 0; v < pieces / 2; ++v)
-      global_load_if(!C::repeats || !opaque(exact), from + v * vector_pitch<C>, &found.pair[4 * v]);
+      global_load_if(!opaque(exact), from + v * vector_pitch<C>, &found.pair[4 * v]);
     found.operands = Epilogue::template load<pieces>(p, place(consumer, p), next * Store<C>::span);
   }
 

@@ -23,17 +23,15 @@ struct SchemeParams {
   Combination<C::b_blocks> right;
   Groups groups;                // unused: Store asks for it
   char* scratch;                // grid × tiles whose heads run ahead (at least 1) × slots × slot_bytes
-  int* flag;                    // set to 1 where the result is not wanted
-  const int* gate;              // null, or: run only if *gate == gate_value
-  int gate_value;
+  int* flag;                    // set to 1 where the scheme's result is not wanted
   int block_rows, block_columns, tile_columns, k_tiles;
   int cluster_rows, cluster_columns, batches, group;
   int first_turn;               // clusters that combine in their first turn
   Crew first, beside;           // whole clusters; idle warps
   int split;                    // tiles whose heads run ahead
   float alpha, plane_scale, plane_unscale;
-  Verdict verdict;              // of the guard, if any; used where C repeats
-  int* arrived;                 // likewise: consumers that are done
+  Verdict verdict;
+  int* arrived;                 // consumers that are done
   [[no_unique_address]] typename Trace<C::traced>::Params trace;
   [[no_unique_address]] typename C::Epilogue::Params epilogue;
 
@@ -61,14 +59,14 @@ __device__ void combine_share(const SchemeParams<C>& p, const Crew& crew, u32 bu
 struct Panel {
   const int* counters;
   int spans;
-  int* flag;
+  u32* record;
 
   template <int blocks>
   __device__ Panel(const Combination<blocks>& p, bool mn_major, int row)
-      : spans(mn_major ? p.squares_down : p.squares_across), flag(p.flag) {
+      : spans(mn_major ? p.squares_down : p.squares_across), record(p.record) {
     counters = p.ready + 1 + row / Squares::side * spans;
   }
-  __device__ void wait(int span) const { Readiness::wait(counters + span, spans - span, flag); }
+  __device__ void wait(int span) const { Readiness::wait(counters + span, spans - span, record); }
 };
 
 // ---- The walk over tiles ---------------------------------------------------------------------
@@ -124,7 +122,7 @@ __device__ void produce(const SchemeParams<C>& p, Producer<C>& load, Portion por
         wait = !Readiness::all(p.left.ready, left);
         if (Program::Right::planes > 0)
           wait |= !Readiness::all(p.right.ready, p.first.workers + p.beside.workers - left);
-        wait &= count(p.left.flag) == 0;  // the result is not wanted any more
+        wait &= !Extremes::refused(p.left.record);  // the result is not wanted any more
         proxy_fence();
       }
 #pragma unroll 1
@@ -284,7 +282,6 @@ __device__ __forceinline__ void scheme_gemm(const SchemeParams<C>& params) {
   wait_for_previous_kernel();
   start_next_kernel();
   if (threadIdx.x == 0) Trace<C::traced>::clocks(params, 0);
-  if (params.gate != nullptr && *params.gate != params.gate_value) return;
 
   if constexpr (C::first_turn) {
     // Cluster c multiplies at walk positions c − first_turn + i · clusters: from i = 1 on where that
@@ -311,10 +308,10 @@ __device__ __forceinline__ void scheme_gemm(const SchemeParams<C>& params) {
       for (bool again = false;; again = true) {
         for_each_portion(schedule, again ? 0 : params.split, [&](Tile tile, Portion portion) {
           producer.tile = tile;
-          portion.again = C::repeats && opaque(again);
+          portion.again = opaque(again);
           produce<C, Program>(params, producer, portion);
         });
-        if (!C::repeats || again || !is_refused<C, Program>(params)) break;
+        if (again || !is_refused<C, Program>(params)) break;
         schedule = Scheduler<C>(params, rank);
       }
       producer.finish();
@@ -333,7 +330,7 @@ __device__ __forceinline__ void scheme_gemm(const SchemeParams<C>& params) {
     Accumulator<C> acc;
     Box<C> box;
     Machine<C, Program> machine{params, consumer, acc, box};
-    if (C::repeats && blockIdx.x == 0 && warp_group == 1 &&
+    if (blockIdx.x == 0 && warp_group == 1 &&
         !unchanged<decltype(C::Operand::bits)>(params.verdict, consumer.thread, 128))
       *params.flag = 1;
     const u64 first = static_cast<u64>(blockIdx.x) * max(params.split, 1);
@@ -341,13 +338,13 @@ __device__ __forceinline__ void scheme_gemm(const SchemeParams<C>& params) {
       for_each_portion(schedule, again ? 0 : params.split, [&](Tile tile, Portion portion) {
         consumer.tile = tile;
         consumer.scratch = params.scratch + (first + portion.number) * C::slots * C::slot_bytes;
-        portion.again = C::repeats && opaque(again);
+        portion.again = opaque(again);
         machine.run(portion);
       });
       machine.finish();
       if (consumer.thread == 0) tma_store_wait<0>();
       __syncwarp();
-      if (!C::repeats || again || !machine.is_refused()) break;
+      if (again || !machine.is_refused()) break;
       schedule = Scheduler<C>(params, C::cluster == 1 ? 0 : cluster_rank());
     }
   }

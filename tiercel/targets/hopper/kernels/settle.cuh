@@ -21,7 +21,7 @@ __device__ bool is_refused(const P& p) {
       while (!Readiness::all(p.right.ready, p.first.workers + p.beside.workers - left)) pause();
   }
   if (count(p.flag) != 0) return true;
-  if (p.verdict.left == nullptr || acceptable(p.verdict)) return false;
+  if (acceptable(p.verdict)) return false;
   *p.flag = 1;
   return true;
 }

@@ -80,6 +80,11 @@ struct f16x2 {
     return c;
   }
   friend __device__ f16x2 operator-(f16x2 a) { return {a.pair ^ 0x80008000u}; }
+  friend __device__ f16x2 multiply_add(f16x2 a, f16x2 b, f16x2 c) {
+    f16x2 d;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d.pair) : "r"(a.pair), "r"(b.pair), "r"(c.pair));
+    return d;
+  }
   friend __device__ f16x2 operator*(float factor, f16x2 a) {
     f16x2 c;
     asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(c.pair) : "r"(f16::pack(factor, factor)), "r"(a.pair));

@@ -1,11 +1,10 @@
-// May a scheme multiply these data? Asked on the device, answered by a flag that lets the classical
-// kernel run. The records are those of combine.cuh's Extremes.
+// May a scheme multiply these data? Asked and answered on the device (settle.cuh). The records are those
+// of combine.cuh's Extremes.
 #pragma once
 #include "combine.cuh"
 
 // Mirrored by ../verdict.py.
 struct Verdict {
-  int* flag;
   const u32 *left, *right;       // records of A and B
   const void* source;            // null, or a packed operand that must still be what it was:
   const long long* places;       // elements that are looked at,
@@ -27,7 +26,7 @@ __device__ inline bool acceptable(const Verdict& v) {
   const bool even = most_a / least_a * (most_b / least_b) <= v.limit;
   const bool small = most_a <= v.headroom && most_b <= v.headroom && most_a * most_b <= v.headroom;
   const bool fine = least_a >= v.left_floor && least_b >= v.right_floor;
-  return even && small && fine;
+  return even && small && fine && !Extremes::refused(v.left) && !Extremes::refused(v.right);
 }
 
 // Whether the samples of thread `first` of `threads` are what they were.
@@ -37,12 +36,6 @@ __device__ bool unchanged(const Verdict& v, int first, int threads) {
   for (int i = first; i < v.samples; i += threads)
     same &= static_cast<const Word*>(v.source)[v.places[i]] == static_cast<const Word*>(v.values)[i];
   return same;
-}
-
-// One block.
-template <int threads, class Word>
-__device__ void judge(const Verdict& v) {
-  if (!acceptable(v) || !unchanged<Word>(v, threadIdx.x, threads)) *v.flag = 1;
 }
 
 // The record of an operand whose planes are not combined by 16 lanes to a segment.

@@ -1,5 +1,7 @@
 """Block sizes: what must hold for any problem, program, register tile and target."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -154,6 +156,14 @@ def test_outer_level_has_room_for_one_more_staged_block(case: Case, views: int):
     ends = [start + nbytes for start, nbytes in regions]
     starts = [start for start, _ in regions[1:]] + [b.private]
     assert all(end <= start for end, start in zip(ends, starts, strict=True))
+
+
+@given(case=cases)
+def test_tasks_that_pack_in_turn_hold_some_panels_and_nobody_all(case: Case):
+    target = replace(case.target, in_turn=True)
+    b = blocking(case.M, case.N, case.K, lower(None), case.tile, target, by_row=case.by_row)
+    assert b.packed == b.packed_pass == 0
+    assert b.private - b.at_pack_b >= b.pack_panels * b.k_pad * case.tile.nr * case.tile.size
 
 
 @given(case=cases, threads=st.integers(1, 64))

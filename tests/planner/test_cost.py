@@ -67,7 +67,7 @@ def test_no_kernel_is_faster_than_its_multiplications(problem: Problem, name: st
 @given(size=sizes, name=st.sampled_from(NAMES))
 def test_a_packed_operand_saves_time(size: tuple[int, int, int], name: str):
     problem = Problem(*size)
-    assert seconds(replace(problem, static_b=True), name) < seconds(problem, name)
+    assert seconds(replace(problem, static_b=True), name) <= seconds(problem, name)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -90,7 +90,7 @@ def test_short_sides_hold_up_more_threads_for_longer():
     machine = with_rates(MACHINE, half_all_cores=(30, 12, 12))
     one, all_cores = (Problem(64, 2000, 2000, threads=t) for t in (1, 4))
     assert vendor_seconds(one, machine) == vendor_seconds(one, MACHINE)
-    assert vendor_seconds(all_cores, machine) > 1.2 * vendor_seconds(all_cores, MACHINE)
+    assert vendor_seconds(all_cores, machine) > 1.15 * vendor_seconds(all_cores, MACHINE)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -40,7 +40,8 @@ class Target:
     ``rows``, ``depth``, ``cols``: of one sub-block (one product's operands). ``k_span``: how much
     of K one pass covers before C is written (and read again by the next pass); ``task_cols``:
     columns of a sub-block that one task computes; ``share_a``: all sums of A are packed before the
-    products, once, for all threads.
+    products, once, for all threads. ``in_turn``: each task packs the panels of a plain B itself,
+    some at a time, just before it uses them.
     """
 
     rows: int
@@ -49,6 +50,7 @@ class Target:
     task_cols: int
     k_span: int
     share_a: bool = False
+    in_turn: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,10 @@ class Blocking:
     this length. ``k_pad``, ``panels``: a packed panel's depth, and panels in a sub-block.
     ``task_panels``: panels that one task computes. ``pack_panels``, ``slice``: panels and rows
     that one packing step stages. ``private``: one thread's region, with the offsets of its buffers;
-    ``packed``: packed B of one jc step; ``packed_pass``: of one pass over K. ``packed_a``: packed A
-    that threads share, ``packed_a_step`` of it for each step of ic, or 0. ``target``: what these
-    sizes were made for; the same target gives the same nc, kc, k_span and packed B for any M.
+    ``packed``: packed B of one jc step, 0 where tasks pack in turn; ``packed_pass``: of one pass
+    over K. ``packed_a``: packed A that threads share, ``packed_a_step`` of it for each step of ic,
+    or 0. ``target``: what these sizes were made for; the same target gives the same nc, kc, k_span
+    and packed B for any M.
     """
 
     mc: int
@@ -81,6 +84,7 @@ class Blocking:
     at_scratch: int
     at_stage_b: int
     at_tables: int
+    at_pack_b: int
     private: int
     packed: int
     packed_pass: int
@@ -138,17 +142,18 @@ def blocking(
         planes * m * n * c_block,
         summed * planes * k * n * (b_block + scales) + spare * b_block,
         8 * sum(program.terms(x) for x in "abc"),
+        pack_panels * depth * tile.nr * size if target.in_turn else 0,
     )
-    at_stage_a, at_pack_a, at_scratch, at_stage_b, at_tables, private = accumulate(
+    at_stage_a, at_pack_a, at_scratch, at_stage_b, at_tables, at_pack_b, private = accumulate(
         (round_up(nbytes, PAGE) for nbytes in buffers), initial=0
     )
     products = ceil_div(k_span, kc) * len(program.products)
-    step = products * panels * depth * tile.nr * size
+    step = 0 if target.in_turn else products * panels * depth * tile.nr * size
     step_a = 0 if own else round_up(products * a_block + STATS_BYTES, PAGE)
     return Blocking(
         mc, nc, kc, k_span, depth, panels, task_panels, pack_panels, rows,
         a_block, b_block, c_block,
-        at_stage_a, at_pack_a, at_scratch, at_stage_b, at_tables, private,
+        at_stage_a, at_pack_a, at_scratch, at_stage_b, at_tables, at_pack_b, private,
         step, ceil_div(N, nc) * step, ceil_div(M, mc) * step_a, step_a, target,
     )  # fmt: skip
 

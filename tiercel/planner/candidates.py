@@ -90,12 +90,16 @@ def blockings(
     # A third of 1024 columns is half of 688: sub-blocks that two threads would else share as one
     # task or three. 672 × 2704 × 2704 by two levels takes 0.78 of the time, 704 × 2600 × 4096 0.91.
     splits = sorted({*divisions, 3, 4}) if many else divisions
-    depth = _depth(program, machine, tile, crowd)
+    depth = _depth(machine, tile, crowd)
     rows = _rows(program, machine, tile, depth)
     # A pass over part of K only where a pass over all of it needs too much memory. Half types
     # cannot be added up in C: one pass.
     spans = SPANS if problem.storage == problem.compute else SPANS[:1]
     most = machine.l2 * CROWDED if crowd else EVERYTHING
+    few = M * depth * tile.size <= machine.l2 * MOST_IN_TURN
+    if few and program.plain and not (outer or problem.static_b or crowd):
+        yield _in_turn(problem, tile, program, depth)
+        return
     seen, too_large = set(), []
     for share_a in (False, True) if crowd else (False,):
         if share_a:
@@ -122,6 +126,21 @@ def blockings(
         yield min(too_large)[-1]
 
 
+def _in_turn(problem: Problem, tile: Tile, program: Program, depth: int) -> Blocking:
+    """B packed by the tasks, some panels just before use: where all rows are one sub-block."""
+    M, N, K = problem.M, problem.N, problem.K
+    tasks = ceil_div(N, COLUMNS_IN_TURN * problem.threads) * problem.threads
+    cols = ceil_div(N, tasks)
+    target = Target(M, depth, EVERYTHING, cols, EVERYTHING, in_turn=True)
+    return blocking(M, N, K, program, tile, target, by_row=problem.layout_b == "row")
+
+
+#: Share of L2 that A may take where all its rows use a packed panel, which is then used once (384
+#: rows where L2 has 512 KB), and columns that a task computes. 175 × 1304 × 1608: 1.07 × the speed
+#: of NumPy with 1024 columns, 1.03 with 512, 1.02 packed beforehand; 331 × 795 × 1574: 1.03 and
+#: 1.03; 499 × 105 × 3110, two sub-blocks: 0.99 and 0.99.
+MOST_IN_TURN, COLUMNS_IN_TURN = 0.75, 1024
+
 #: From so many threads on, two may live on a core and have half of its caches each: a panel of B
 #: then takes a third of L1 (16 threads, float64, 4096³: depth 128 has 1.07 × the speed of 256), and
 #: a task's scratch at most this share of L2 (532 KB 1.09 to 1.12 × the speed of 1064).
@@ -143,18 +162,18 @@ CROWD_COLUMNS = (2048, *COLUMNS)
 EVERYTHING = 1 << 40
 SPANS = (EVERYTHING, 4096, 2048, 1024)
 
-#: Deepest sub-block of a scheme: it keeps two levels' error under 4 × NumPy's (384: 5 ×).
+#: Deepest sub-block: it keeps two levels' error under 4 × NumPy's (384: 5 ×).
 DEEPEST = 256
 
 
-def _depth(program: Program, machine: Machine, tile: Tile, crowd: bool) -> int:
-    """Depth of a sub-block: a panel of B takes half of L1, two thirds without sums.
+def _depth(machine: Machine, tile: Tile, crowd: bool) -> int:
+    """Depth of a sub-block: a panel of B takes half of L1, a third in a crowd.
 
-    Plain, 2048³: depth 344 and 126 rows 181.0 ms, 256 and 258 rows 181.8, 512 and 516 182.8.
+    Plain, on one thread beside NumPy: 256 deep and 172 rows 1.027 × its speed at 1024³ and 1.025 at
+    2048³, 344 and 126 1.014 and 1.014, 512 and 126 1.010 at 1024³.
     """
-    room = machine.l1 // 3 if crowd else machine.l1 * 2 // 3 if program.plain else machine.l1 // 2
-    fits = max(tile.chunk, room // (tile.nr * tile.size) // tile.chunk * tile.chunk)
-    return fits if program.plain else min(DEEPEST, fits)
+    room = machine.l1 // (3 if crowd else 2)
+    return min(DEEPEST, max(tile.chunk, room // (tile.nr * tile.size) // tile.chunk * tile.chunk))
 
 
 def _rows(program: Program, machine: Machine, tile: Tile, depth: int) -> int:

@@ -19,18 +19,17 @@ from tiercel.planner.plan import Candidate, Plan
 from tiercel.planner.problem import Problem
 from tiercel.schemes import Scheme
 
-#: What replaces NumPy's product must be predicted to gain this much, and a scheme that replaces a
-#: more accurate one. Over 178 products of random shapes the predicted ratio to NumPy's time was too
-#: good by more than 10 % in one of ten for one level of Strassen, by 3 % for the classical kernel.
-MARGIN, CLASSICAL_MARGIN, SCHEME_MARGIN = 1.04, 1.02, 1.005
+#: What replaces NumPy's product must be predicted to gain this much over the shortest side: 1.5 % of
+#: 128. Own kernels take what is predicted or 1 to 4 % less, which is margin enough where all sides
+#: are long; what NumPy's product takes is known the less the thinner it is (``cost.FULL``).
+THIN_MARGIN = 2.0
 
-#: Less is known of several threads: 3798 × 152 × 1147 on two, predicted 1.024, measured 0.94.
-THREADED_CLASSICAL_MARGIN = 1.03
-
-#: With so many threads that they share caches and memory, a scheme's sums cost more than predicted:
-#: float32, 4096³, 16 threads: predicted 1.01 × the speed of the classical kernel, measured 0.98. At
-#: 8192³ two levels pay: predicted 1.08, measured 1.05 and 1.12.
-CROWD_MARGIN = 1.04
+#: What a scheme must gain beside that, or over a more accurate own algorithm: on one thread, on
+#: several (1408 × 267 × 3484 on two: predicted 1.005 × the speed of the classical kernel, measured
+#: 0.92), and on so many that they share caches and memory, where its sums cost more than
+#: predicted: float32, 4096³, 16 threads: predicted 1.01, measured 0.98. At 8192³ two levels pay:
+#: predicted 1.08, measured 1.05 and 1.12.
+SCHEME_MARGIN, THREADED_SCHEME_MARGIN, CROWD_MARGIN = 1.005, 1.015, 1.04
 
 #: Shortest segment of K that a scheme sums over: with fewer elements the 1-norms of ordinary data
 #: scatter so much that the run-time guard (``accuracy.SCALE_LIMIT``) would refuse them.
@@ -38,12 +37,10 @@ SHORTEST_SEGMENT = 64
 
 #: Up to this depth a product is mostly about C, and NumPy's time per element of it, measured at a
 #: depth of 32, is put too high: 671 × 2532 × 23 takes 0.66 of what is predicted, and 1.27 times as
-#: long on the own kernel. The same with few rows or columns: there 4 × 131 × 2898 has 0.46 times
-#: NumPy's speed, predicted 1.02, and 1572 × 8 × 1081 has 0.64 on two threads; up to 16 columns
-#: where K is short, too: 3458 × 9 × 186 has 0.72, 2011 × 14 × 130 0.92 (but 3793 × 9 × 1001 1.19).
-#: Halves, which NumPy has no BLAS for, are not left.
-SHALLOW, THIN = 32, 8
-NARROW, SHALLOW_AND_NARROW = 16, 256
+#: long on the own kernel. The same with few columns where K is short: 3458 × 9 × 186 has 0.72 times
+#: NumPy's speed, 2011 × 14 × 130 0.92 (but 3793 × 9 × 1001 1.19). Halves, which NumPy has no BLAS
+#: for, are not left.
+SHALLOW, NARROW, SHALLOW_AND_NARROW = 32, 16, 256
 
 
 def make_plan(problem: Problem, machine: Machine) -> Plan:
@@ -68,23 +65,30 @@ def make_plan(problem: Problem, machine: Machine) -> Plan:
     ]
     if problem.scheme is not None:
         chosen = own[0]
-        if chosen.rejected and not chosen.rejected.startswith(("K ", "M ")):
+        if chosen.rejected and not chosen.rejected.startswith("K "):
             raise TiercelValueError(f"scheme={problem.scheme!r}: {chosen.rejected}")
-        if not problem.must_use and vendor.seconds * MARGIN < chosen.seconds:
+        if not problem.must_use and vendor.seconds * _worth(problem) < chosen.seconds:
             chosen = vendor
         return Plan(problem, machine, (vendor, *own), chosen)
-    best = vendor
+    best, worth = vendor, _worth(problem)
     for candidate in own:
-        margin = SCHEME_MARGIN
-        if candidate.algorithm == "classical":
-            margin = CLASSICAL_MARGIN if problem.threads == 1 else THREADED_CLASSICAL_MARGIN
-        elif best is vendor:
-            margin = MARGIN
-        elif best.algorithm == "classical" and problem.threads >= CROWD:
-            margin = CROWD_MARGIN
+        margin = worth if best is vendor else 1.0
+        if candidate.algorithm != "classical":
+            margin *= _scheme_margin(problem.threads)
         if not candidate.rejected and candidate.seconds * margin < best.seconds:
             best = candidate
     return Plan(problem, machine, (vendor, *own), best)
+
+
+def _worth(problem: Problem) -> float:
+    """Predicted gain from which NumPy's product is replaced."""
+    return 1 + THIN_MARGIN / min(problem.M, problem.N, problem.K)
+
+
+def _scheme_margin(threads: int) -> float:
+    if threads == 1:
+        return SCHEME_MARGIN
+    return CROWD_MARGIN if threads >= CROWD else THREADED_SCHEME_MARGIN
 
 
 #: Columns beyond a multiple of the blocks are left to NumPy if they are at most this share of one:
@@ -142,12 +146,10 @@ def _candidate(problem: Problem, machine: Machine, algorithm: Algorithm) -> Cand
 
 
 def _numpys_own(problem: Problem) -> str:
-    """Why a shallow or thin product is left to NumPy, empty if it is not."""
-    p, depth = problem, problem.K
-    deepest = SHALLOW_AND_NARROW if p.N <= NARROW else SHALLOW
-    if depth <= deepest:
-        return f"K {depth} is left to NumPy, up to {deepest}"
-    return f"M {p.M}, N {p.N}: up to {THIN} is left to NumPy" if min(p.M, p.N) <= THIN else ""
+    """Why a shallow product is left to NumPy, empty if it is not."""
+    deepest = SHALLOW_AND_NARROW if problem.N <= NARROW else SHALLOW
+    shallow = deepest >= problem.K
+    return f"K {problem.K} is left to NumPy, up to {deepest}" if shallow else ""
 
 
 def _may_swap(problem: Problem, algorithm: Algorithm) -> bool:

@@ -30,18 +30,24 @@ from tiercel.planner.problem import Problem
 
 #: Seconds for one call of a planned product, which finds the caches full of other things (warm: a
 #: tenth), and for waking the other threads.
-CALL = 45e-6
-WAKE = 15e-6
+CALL = 30e-6
+WAKE = 10e-6
 
 #: Time of an element that lies by columns over that of a row-major one, staged or stored; and of an
-#: element of B that no sums are made of: it is written to memory and read again, which sums
-#: include. From 356 products of random shapes, 30 Mflop to 2.5 Gflop (AVX2, Zen 3). C by columns:
-#: 58 × 3368 × 634, swapped, has 0.93 to 1.02 × NumPy's speed (predicted with 5: 1.07).
-A_COLUMNS, B_COLUMNS, C_COLUMNS, PLAIN_B = 2.0, 1.6, 8.0, 1.8
+#: element of A or B that no sums are made of over one that sums are: B is written to memory and
+#: read again, unless tasks pack it in turn, from L2. From 220 products of random shapes with 1 to
+#: 25 ms on one thread, each computed in up to eight ways, and 127 on two (AVX2, Zen 3).
+A_COLUMNS, B_COLUMNS, C_COLUMNS, PLAIN_A, PLAIN_B = 1.6, 1.4, 1.8, 0.8, 1.6
 
 #: Rows of A by columns up to which B by columns costs NumPy no more than by rows: 20 × 4042 × 3477
 #: and 24 × 837 × 3665 took 0.83 and 0.89 of the own kernel's time, 58 × 2510 × 3221 takes 1.08.
 FEW_ROWS = 32
+
+#: Operands and result that fill this share of L3 come from memory; and what an element of very
+#: small ones takes over that. So NumPy's times of 220 products of random shapes, 1 to 25 ms, were
+#: predicted within 4 % where all sizes are at least 128 (four of five), within 12 % from 32 on,
+#: within 20 % below. Without it products of 10 rows are put 20 % too long.
+FULL, CACHED = 0.75, 0.4
 
 #: Packed sums of A that threads share are read again by each part of the columns; one part in so
 #: many of the time from memory is seen, multiplications hide the rest.
@@ -49,6 +55,13 @@ HIDDEN = 4
 
 #: Threads that share cores are not equally fast: the last one ends so many tasks after the average.
 STRAGGLE = 0.25
+
+
+def from_memory(problem: Problem, machine: Machine) -> float:
+    """Time of an element of A, B or C over that of one in memory: less where L3 holds them all."""
+    elements = problem.M * problem.K + problem.K * problem.N + problem.M * problem.N
+    full = problem.itemsize * elements / (FULL * machine.l3) if machine.l3 else 1.0
+    return CACHED + (1 - CACHED) * min(1.0, full)
 
 
 def vendor_seconds(problem: Problem, machine: Machine) -> float:
@@ -64,7 +77,8 @@ def vendor_seconds(problem: Problem, machine: Machine) -> float:
         half_m = max(half_m, rates.half_columns[0])
     if problem.layout_a != "row":
         half_n = max(half_n, rates.half_columns[1])
-    effort = 1 + half_m / problem.M + half_n / problem.N + half_k / problem.K
+    reach = from_memory(problem, machine)
+    effort = 1 + reach * (half_m / problem.M + half_n / problem.N + half_k / problem.K)
     many = problem.threads > 1 and problem.flops > 2e6
     peak = rates.vendor
     if many:
@@ -115,12 +129,17 @@ def kernel_seconds(
     slow_b = B_COLUMNS if problem.layout_b != "row" else 1.0
     pack = t_b * b_bytes * slow_b / rates.stage
     if program.plain and outer is None:
-        pack *= PLAIN_B
+        pack_a *= PLAIN_A
+        pack *= PLAIN_B * from_memory(problem, machine)
     else:
         moved = (program.terms("a") + products) / (planes * m * k) + 3 * (t_a - 1)
         pack_a += moved * a_bytes / rates.sum_a
         moved = (program.terms("b") + products) / (planes * k * n) + 3 * (t_b - 1)
         pack += moved * b_bytes / rates.sum_b
+    if blocking.target.in_turn:
+        in_turn = b_bytes * slow_b / rates.stage * from_memory(problem, machine)
+        move += max(0.0, in_turn - stream)
+        pack = 0.0
     if problem.static_b:
         pack = 0.0
     if problem.threads == 1:

@@ -6,9 +6,10 @@ from tests.targets.cpu.recipes import python
 
 FENCED = """
 import ctypes, mmap, sys
+from dataclasses import replace
 from itertools import product
 import numpy as np
-from tests.targets.cpu.recipes import DTYPES, exact, integers, recipe, tile
+from tests.targets.cpu.recipes import DTYPES, SMALL, exact, integers, recipe, tile
 from tiercel.targets.cpu.kernel import execute, pack
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -47,6 +48,10 @@ for (M, N, K), at_end, columns in product(
     for right in (b, pack(made, b)):
         c[...] = 9
         assert execute(made, a, right, c)
+        assert (c == exact(a, b, dtype)).all()
+    if scheme is None and dtype != "complex64":
+        c[...] = 9
+        assert execute(recipe(M, N, K, None, dtype, target=replace(SMALL, in_turn=True)), a, b, c)
         assert (c == exact(a, b, dtype)).all()
 """
 

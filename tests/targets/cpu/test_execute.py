@@ -26,6 +26,7 @@ from tiercel.targets.cpu.kernel import execute
 
 SCHEMES = (None, "strassen", "hopcroft-kerr-2x3x4")
 SHARED = replace(SMALL, share_a=True)
+IN_TURN = replace(SMALL, in_turn=True)
 
 
 def check(
@@ -133,6 +134,34 @@ def test_threads_share_the_packed_sums_of_a(dtype: str, scheme: str | None, thre
     assert made.blocking.packed_a > 0
     for layouts in (("row", "column", "row"), ("strided", "row", "column")):
         check(made, dtype, layouts)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_tasks_pack_their_panels_of_b_in_turn(dtype: str, threads: int):
+    made = recipe(29, 150, 41, None, dtype, target=IN_TURN, threads=threads)
+    assert made.blocking.packed == 0
+    for layouts in product(LAYOUTS, repeat=3):
+        check(made, dtype, layouts)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_panels_in_turn_at_sizes_around_the_register_tile(dtype: str):
+    t = tile(dtype)
+    for M, N, K in product(near(t.mr), near(t.nr, 4 * t.nr), near(t.chunk, 2 * t.chunk)):
+        for layouts in (("row", "row", "row"), ("column", "column", "column")):
+            check(recipe(M, N, K, None, dtype, target=IN_TURN), dtype, layouts)
+
+
+def test_packing_in_turn_changes_no_bit():
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(s, np.float32) for s in ((50, 140), (140, 330)))
+    results = []
+    for target in (SMALL, IN_TURN):
+        c = np.empty((50, 330), np.float32)
+        assert execute(recipe(50, 330, 140, None, target=target), a, b, c)
+        results.append(c)
+    np.testing.assert_array_equal(*results)
 
 
 def test_sharing_a_changes_no_bit():

@@ -2,11 +2,13 @@
 
     pack all sums of A                                     where threads share them, else below
     for jc: columns of C, nc at a time
-        pack the summed blocks of B, all of K              tasks shared by the threads, barrier
+        pack the summed blocks of B, all of K              tasks shared by the threads, barrier;
+                                                           not where few rows read them once
         for (ic, js): row block × part of the columns      tasks shared by the threads
             for pc: kc of K at a time
                 stage the blocks of A
-                for each product r of the program
+                of few rows, for some panels of B at a time: pack them, macro-kernel
+                else, for each product r of the program
                     pack the summed block of A             (not for a plain block)
                     macro-kernel: its tiles into scratch   overwrite or accumulate, 1…n blocks
             store: scratch → epilogue → C                  each element of C written once
@@ -22,7 +24,7 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from tiercel.targets.cpu import norms
+from tiercel.targets.cpu import ahead, norms
 from tiercel.targets.cpu.emit import F64, I64, PTR, Function, Val
 from tiercel.targets.cpu.params import LINE, OFFSET, TARGET, TERM
 from tiercel.targets.cpu.sync import barrier
@@ -82,7 +84,8 @@ def emit(module: ir.Module, parts: Parts) -> Function:
     store = _emit_store(module, parts)
     stage_a = _emit_stage_a(module, parts)
     pack_a = _emit_pack_a(module, parts, stage_a)
-    task = _emit_task(module, parts, safe, stage_a, store)
+    in_turn = _emit_in_turn(module, parts)
+    task = _emit_task(module, parts, safe, stage_a, in_turn, store)
     wait = barrier(module)
 
     f = Function(module, "gemm", {"params": PTR, "thread": I64}, I64, export=True)
@@ -103,14 +106,15 @@ def emit(module: ir.Module, parts: Parts) -> Function:
         cols = (p.N - jc.i * p.nc).min(p.nc)
         panels = sub_block(f, cols, p.n, parts.nr) // parts.nr
         groups = f.ceil_div(panels, p.pack_panels)
-        with f.when(p.b_ready.eq(0)):
+        packs = p.b_ready.eq(0) & p.in_turn.eq(0)
+        with f.when(packs):
             with f.when(jc.i.eq(0) | (p.M > 0)):  # M = 0: only pack, scales over all of B
                 _reset_stats(f, stats, parts)
             _shared(
                 f, tickets + jc.i * (2 * LINE), depth * groups,
                 lambda t: f.call(pack, params, private, thread, jc.i, t // groups, t % groups),
             )  # fmt: skip
-        with f.when(p.b_ready.eq(0) | share_a & jc.i.eq(0)):
+        with f.when(packs | share_a & jc.i.eq(0)):
             f.call(wait, sync, p.threads)
         parts_n = f.ceil_div(panels, p.task_panels)
         _shared(
@@ -409,8 +413,52 @@ def _emit_pack_a(module: ir.Module, parts: Parts, stage_a: Function) -> Function
     return f
 
 
+def _emit_in_turn(module: ir.Module, parts: Parts) -> Function:
+    """The plain product of a staged block of A: some panels of B are packed, and used at once.
+
+    Meanwhile the next ones come to L2 from where the caller stored them.
+    """
+    names = ["jc", "pc", "panel0", "panels", "tiles"]
+    args = {"params": PTR, "private": PTR, "first": PTR, "soon": PTR} | dict.fromkeys(names, I64)
+    f = Function(module, "in_turn", args)
+    params, private, first, soon, jc, pc, panel0, panels, tiles = f.args()
+    p = Fields(f, params)
+    nr, size = parts.nr, parts.size
+    packed, step = private + p.at_pack_b, p.k_pad * (nr * size)
+    b, strides, item = Record(f, p.address("b"), 0, TERM), (p.b_rs, p.b_cs), p.b_plane * 2
+    depth = (p.K - pc * p.kc).min(p.kc)
+    deep = round_up(f, depth, parts.chunk)
+    groups = f.ceil_div(panels, p.pack_panels)
+    with f.loop(0, groups) as g:
+        first_panel = g.i * p.pack_panels
+        count = (panels - first_panel).min(p.pack_panels)
+        row, col = pc * p.kc, jc * p.nc + (panel0 + first_panel) * nr
+        f.call(
+            parts.load_panels, packed, step, b.pointer("at") + row * p.b_rs + col * p.b_cs,
+            *strides, depth, (p.N - col).min(count * nr), deep, count,
+        )  # fmt: skip
+        last = g.i.eq(groups - 1)
+        row = f.select(last, row + p.kc, row)
+        col = f.select(last, jc * p.nc + panel0 * nr, col + p.pack_panels * nr)
+        ahead.describe_block(
+            f, soon, b.pointer("at") + row * p.b_rs + col * p.b_cs, strides, item,
+            (p.K - row).min(p.kc).max(0), (p.N - col).min(p.pack_panels * nr).max(0),
+        )  # fmt: skip
+        f.call(
+            parts.macro, private + p.at_stage_a, packed, step, deep, tiles, count,
+            1, _table(f, p, private, "c"), p.address("c_coef"), first, first_panel, soon,
+        )  # fmt: skip
+    f.ret()
+    return f
+
+
 def _emit_task(
-    module: ir.Module, parts: Parts, safe: Function, stage_a: Function, store: Function
+    module: ir.Module,
+    parts: Parts,
+    safe: Function,
+    stage_a: Function,
+    in_turn: Function,
+    store: Function,
 ) -> Function:
     """One row block × part of the columns: all of K, all products, then write-back."""
     args = {"params": PTR, "private": PTR} | dict.fromkeys(["jc", "ic", "js"], I64)
@@ -429,6 +477,7 @@ def _emit_task(
     stats = f.select(alone, own_stats, shared_a + (p.packed_a_step - LINE))
     stage, pack = private + p.at_stage_a, private + p.at_pack_a
     gave_up = p.address("sync") + LINE
+    soon = ahead.record(f)
     with f.loop(0, f.ceil_div(p.K, p.kc)) as pc, f.when(f.load_atomic(gave_up).eq(0)):
         deep = sub_block(f, (p.K - pc.i * p.kc).min(p.kc), p.k, parts.chunk)
         with f.when(alone):
@@ -436,18 +485,24 @@ def _emit_task(
         with f.when(p.guard.ne(0)), f.when(f.call(safe, params, stats).eq(0)):
             f.exchange(gave_up, 1)
         first_flags = f.pointer(f.select(pc.i.eq(0), p.c_first, p.c_never))
-        with f.loop(0, p.products) as r:
+        with f.when(p.in_turn.ne(0)):
+            f.call(
+                in_turn, params, private, first_flags, soon,
+                jc, pc.i, panel0, panels, height // mr,
+            )  # fmt: skip
+        with f.loop(0, f.select(p.in_turn.eq(0), p.products, 0)) as r:
             with f.when(alone & p.plain.eq(0)):
                 _sum_a(f, p, parts, private, r.i, pack, height * deep)
             own_a = f.select(p.plain.eq(0), pack, stage)
             ready_a = shared_a + (pc.i * p.products + r.i) * p.a_block_bytes
             c_at, c_terms = _sum_range(f, p, "c", r.i)
+            b, b_step = _packed(f, p, parts, jc, pc.i, r.i, panel0), p.k_pad * (nr * size)
+            ahead.describe(f, soon, b + b_step, panels, deep * (nr * size), b_step)
             f.call(
-                parts.macro, f.select(alone, own_a, ready_a),
-                _packed(f, p, parts, jc, pc.i, r.i, panel0), p.k_pad * (nr * size), deep,
+                parts.macro, f.select(alone, own_a, ready_a), b, b_step, deep,
                 height // mr, panels,
                 c_terms, _table(f, p, private, "c") + c_at * 8,
-                p.address("c_coef") + c_at * size, first_flags + c_at * 8,
+                p.address("c_coef") + c_at * size, first_flags + c_at * 8, 0, soon,
             )  # fmt: skip
     with f.when(f.load_atomic(gave_up).eq(0)):
         f.call(store, params, private, jc, ic, panel0, panels, height, width)
@@ -465,15 +520,18 @@ def _emit_store(module: ir.Module, parts: Parts) -> Function:
     rows, cols = (p.M - ic * p.mc).min(p.mc), (p.N - jc * p.nc).min(p.nc)
     scratch = private + p.at_scratch
     tiles = height // mr
-    # Row tile by row tile across the panels, so that rows of C are written in long runs.
+    # Along the rows of C, or the columns of one that is contiguous there: in long runs.
+    down = p.c_rs.eq(p.c_plane * 2)
+    outer, inner = f.select(down, panels, tiles), f.select(down, tiles, panels)
     with f.loop(0, p.planes * p.m * p.n) as block:
         plane, rest = block.i // (p.m * p.n), block.i % (p.m * p.n)
         bm, bn = rest // p.n, rest % p.n
-        with f.loop(0, tiles) as it, f.loop(0, panels) as jt:
-            row0, col0 = bm * height + it.i * mr, bn * width + (panel0 + jt.i) * nr
+        with f.loop(0, outer) as slow, f.loop(0, inner) as fast:
+            it, jt = f.select(down, fast.i, slow.i), f.select(down, slow.i, fast.i)
+            row0, col0 = bm * height + it * mr, bn * width + (panel0 + jt) * nr
             row, col = ic * p.mc + row0, jc * p.nc + col0
             tile = scratch + block.i * p.c_block_bytes
-            tile = tile + (jt.i * tiles + it.i) * (mr * nr * size)
+            tile = tile + (jt * tiles + it) * (mr * nr * size)
             with f.loop(0, p.c_targets) as t:
                 target = Record(f, p.address("c"), t.i, TARGET)
                 tall = (target.rows - row).min(rows - row0).min(mr)

@@ -168,6 +168,7 @@ def _prepare(recipe: Recipe) -> Prepared:
         a_block_bytes=blocking.a_block,
         b_block_bytes=blocking.b_block,
         c_block_bytes=blocking.c_block,
+        in_turn=int(blocking.target.in_turn),
         guard=int(recipe.guard is not None),
         **{name: array.ctypes.data for name, array in tables.arrays.items()},
     )

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
+from tiercel.targets.cpu import ahead
 from tiercel.targets.cpu.emit import I64, PTR, Function, Val, vec
 
 
@@ -27,11 +28,12 @@ def chunk(lanes: int) -> int:
 
 
 def emit(module: ir.Module, element: ir.Type, size: int, mr: int, nr: int, lanes: int) -> Function:
-    """Emit ``macro(a, b, b_step, k, tiles_m, tiles_n, count, dests, coefs, first)``.
+    """Emit ``macro(a, b, b_step, k, tiles_m, tiles_n, count, dests, coefs, first, panel0, next)``.
 
     ``a``: row tiles (see :func:`chunk`). ``b``: panels of k × nr, ``b_step`` bytes apart.
-    ``dests``: ``count`` pointers to blocks of tiles, ordered panel by panel; ``coefs``: one
-    element each; ``first``: non-zero (int64) where the block is overwritten, not accumulated.
+    ``dests``: ``count`` pointers to blocks of tiles, ordered panel by panel, of which the first
+    panel is ``panel0``; ``coefs``: one element each; ``first``: non-zero (int64) where the block is
+    overwritten, not accumulated. ``next``: record of what to fetch meanwhile, see ``ahead.py``.
     """
     f = Function(
         module,
@@ -47,23 +49,24 @@ def emit(module: ir.Module, element: ir.Type, size: int, mr: int, nr: int, lanes
             "dests": PTR,
             "coefs": PTR,
             "first": PTR,
+            "panel0": I64,
+            "next": PTR,
         },
     )
-    a, b, b_step, k, tiles_m, tiles_n, count, dests, coefs, first = f.args()
+    a, b, b_step, k, tiles_m, tiles_n, count, dests, coefs, first, panel0, following = f.args()
     tile_bytes = mr * nr * size
-    # The next panel of B is brought into L1/L2 a slice per tile while this one is in use.
-    slice_bytes = (f.ceil_div(k * (nr * size), tiles_m) + 63) // 64 * 64
-    with f.loop(0, tiles_n) as panel:
+    soon = ahead.stream(f, following, tiles_m * tiles_n)
+    with f.loop(0, tiles_n, carry=soon.start.values()) as panel:
         b_panel = b + panel.i * b_step
-        with f.loop(0, tiles_m) as row:
-            offset = (panel.i * tiles_m + row.i) * tile_bytes
+        with f.loop(0, tiles_m, carry=panel.carried) as row:
+            offset = ((panel0 + panel.i) * tiles_m + row.i) * tile_bytes
             _prefetch(f, dests, count, offset, tile_bytes)
-            ahead = b_panel + b_step + row.i * slice_bytes
-            with f.loop(0, slice_bytes, 64) as line:
-                f.prefetch(ahead + line.i, locality=2)
+            fetched = ahead.fetch(f, soon, ahead.Position(*row.carried))
             a_tile = a + row.i * (k * (mr * size))
             tile = _register_tile(f, element, size, mr, nr, lanes, a_tile, b_panel, k)
             _update(f, element, size, lanes, tile, count, dests, coefs, first, offset)
+            row.next(*fetched.values())
+        panel.next(*row.results)
     f.ret()
     return f
 

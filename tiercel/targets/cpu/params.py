@@ -32,6 +32,7 @@ CONSTANT_FIELDS = (
     # blocking: elements per step of the jc, ic, pc loops; panels and rows per task
     "mc", "nc", "kc", "k_pad", "panels", "task_panels", "pack_panels", "slice",
     "private_bytes", "at_stage_a", "at_pack_a", "at_scratch", "at_stage_b", "at_tables",
+    "at_pack_b", "in_turn",
     "a_block_bytes", "c_block_bytes", "b_block_bytes", "packed_a_step",
     "guard", "limit", "headroom",
 )  # fmt: skip

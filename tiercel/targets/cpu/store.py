@@ -11,6 +11,7 @@ from llvmlite import ir
 
 from tiercel.targets.cpu import activations
 from tiercel.targets.cpu.emit import F64, I64, PTR, Function, Val, vec
+from tiercel.targets.cpu.load import transpose
 from tiercel.targets.cpu.storage import Storage
 
 
@@ -85,14 +86,36 @@ def emit(
                 each_vector(lambda i, v: None)
         with part:
             whole_tile = False
-            with f.loop(0, rows) as i, f.loop(0, nr) as j:
-                f.store(f.const(element, 0.0), edge + i.i * row_bytes + j.i * size, size)
+            nothing = f.const(vtype, 0.0)
+            for at in range(0, mr * row_bytes, step):
+                f.store(nothing, edge + at, step)
             with f.when(accumulate.ne(0)), f.loop(0, rows) as i, f.loop(0, cols) as j:
                 old = storage.widen(f, f.load(c + i.i * rs + j.i * cs, storage.memory), element)
                 f.store(old, edge + i.i * row_bytes + j.i * size, size)
             each_vector(lambda i, v: f.load(edge + i * row_bytes + v * step, vtype, step))
-            with f.loop(0, rows) as i, f.loop(0, cols) as j:
-                x = f.load(edge + i.i * row_bytes + j.i * size, element, size)
-                f.store(storage.narrow(f, x), c + i.i * rs + j.i * cs)
+            down = rs.eq(storage.size) & rows.eq(mr) & cols.eq(nr)
+            with f.either(down & int(storage.size == size)) as (turned, otherwise):
+                with turned:
+                    _store_columns(f, edge, c, cs, element, size, mr, nr, lanes)
+                with otherwise, f.loop(0, rows) as i, f.loop(0, cols) as j:
+                    x = f.load(edge + i.i * row_bytes + j.i * size, element, size)
+                    f.store(storage.narrow(f, x), c + i.i * rs + j.i * cs)
     f.ret()
     return f
+
+
+def _store_columns(
+    f: Function, tile: Val, c: Val, cs: Val, element: ir.Type, size: int, mr: int, nr: int,
+    lanes: int,
+) -> None:  # fmt: skip
+    """A whole tile to a C that is contiguous along its columns, as a swapped product's is."""
+    side = min(lanes, 8)
+    for column in range(0, nr, side):
+        for row in range(0, mr, side):
+            tall = min(side, mr - row)
+            at = tile + row * (nr * size) + column * size
+            block = [f.load(at + i * (nr * size), vec(element, side)) for i in range(tall)]
+            block += [block[-1]] * (side - tall)
+            for j, x in enumerate(transpose(f, block)):
+                part = x if tall == side else f.shuffle(x, x, range(tall))
+                f.store(part, c + cs * (column + j) + row * size)

@@ -3,7 +3,7 @@
 import pytest
 
 from tiercel.schemes import get
-from tiercel.targets.gpu.recipe import BYTES, plane_sizes, recipe_for, workspace_bytes
+from tiercel.targets.gpu.recipe import BYTES, GAP, plane_sizes, recipe_for, workspace_bytes
 
 STRASSEN = get("strassen")
 
@@ -45,7 +45,7 @@ def test_planes_are_padded_to_whole_vectors():
 
 def test_products_one_by_one_save_the_planes_of_plain_blocks():
     """Of Strassen's operand sums 2 of 7 are plain blocks, of A and of B."""
-    plane = 4096**2 * 4
+    plane = 4096**2 * 4 + GAP
     for budget, planes in ((None, 7 + 7 + 7), (20 * plane, 5 + 5 + 7)):
         recipe = recipe_for([STRASSEN], 8192, 8192, 8192, "float32", workspace=budget)
         assert workspace_bytes(8192, 8192, 8192, "float32", recipe) == planes * plane

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tiercel.lower.accumulator.combining import IDLE_RATE
 from tiercel.planner.gpu.machine import FusedRates, GpuMachine, GpuRates, PlainRates
 from tiercel.planner.gpu.memory import (
     BYTES,
@@ -37,8 +38,11 @@ FUSED_LAUNCHES = 2  # flags and the product
 #: without. With 24 µs for both, 17 packed products of 0.3 to 1.1 ms were predicted 2.1 % too slow.
 FUSED_START, BOTH_START = 9e-6, 24e-6
 HIDING_COLUMNS = 4096
+#: Share of the products' time beside which idle warps may combine two operands. Of 8192 × 4096 ×
+#: 14336 that takes half of the time, and the product ran at 0.96 of cuBLAS's speed; of 8192³ it
+#: takes a third, at 1.08.
+HIDING = 0.4
 FIXED_LAUNCHES = 3  # the guard's records and its repair
-MOST_MEASURED = 4  # blocks: see ``targets/hopper/planes.py``
 
 
 def vendor_seconds(problem: Problem, machine: GpuMachine) -> float:
@@ -55,8 +59,6 @@ def plain_seconds(problem: Problem, machine: GpuMachine) -> float:
     """The own classical kernel, bias and epilogue inside."""
     share_busy = busy_alone(problem.M, problem.N, machine.multiprocessors)
     multiply = _own(problem, machine, _plain(machine), share_busy)
-    if problem.layout_a == "col":
-        multiply /= _plain(machine).transposed
     return max(multiply, _moved(problem, machine)) + machine.launch * 1e-6
 
 
@@ -99,11 +101,13 @@ def fused_seconds(problem: Problem, machine: GpuMachine, name: str) -> float:
     turns = waves(M // scheme.m, N // scheme.n, clusters, down * FUSED_CLUSTER, across)
     if turns <= 1 and N < HIDING_COLUMNS:
         combine = min(combine, machine.copy)
-    move = moved / combine * 1e-9 + rates.out * M * N * 1e-12
-    # The guard's statistics come along with the planes, but of many blocks that K runs down.
-    guarded = M * K * (problem.layout_a != "row" and scheme.m * scheme.k > MOST_MEASURED)
+    combining = moved / combine * 1e-9
     if not problem.static_b:
-        guarded += K * N * (problem.layout_b != "col" and scheme.k * scheme.n > MOST_MEASURED)
+        combining = max(combining, moved / IDLE_RATE - HIDING * multiply)
+    move = combining + rates.out * M * N * 1e-12
+    # Along contiguous rows of K the guard's statistics come along with the planes.
+    guarded = M * K * (problem.layout_a != "row")
+    guarded += K * N * (problem.layout_b != "col" and not problem.static_b)
     guard = guarded * problem.itemsize / machine.check / 1e9
     passes = epilogue_seconds(problem, machine)
     if problem.bias:  # added by a pass of its own

@@ -51,13 +51,11 @@ class PlainRates:
     ``multiply``: its rate over the vendor's where power sets the clock. ``clock``: TFLOP/s with all
     multiprocessors busy at the clock that is left where some are idle; then a tile's start and end
     take as long as ``ramp`` elements of K, which the rest of the power makes up for elsewhere.
-    ``transposed``: factor of its rate where A is not contiguous along K.
     """
 
     multiply: float
     clock: float
     ramp: float
-    transposed: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -146,10 +144,10 @@ class GpuMachine:
 
 
 def _plain(data: Mapping[str, float] | float | None) -> PlainRates | None:
-    """Older profiles have the rate alone."""
+    """Older profiles have the rate alone, or a factor for A by columns, too."""
     if isinstance(data, int | float):
         return PlainRates(data, math.inf, 0.0)
-    return None if data is None else PlainRates(**data)
+    return None if data is None else PlainRates(data["multiply"], data["clock"], data["ramp"])
 
 
 def _fused(data: Mapping[str, Any]) -> dict[str, FusedRates]:

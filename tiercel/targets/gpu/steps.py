@@ -18,7 +18,7 @@ from tiercel.targets.gpu.launch import ALIGNMENT, Memory, current_stream, stand_
 from tiercel.targets.gpu.multiply import Multiply
 from tiercel.targets.gpu.operand import NAMES, PLANE, RESULT, Operand, operand
 from tiercel.targets.gpu.packed import Packed
-from tiercel.targets.gpu.recipe import Recipe, plane_sizes, read_in_place
+from tiercel.targets.gpu.recipe import GAP, Recipe, plane_sizes, read_in_place
 from tiercel.targets.gpu.scale import growth_bits
 
 #: Slots of a call's tensors. ``EXTREMES`` and ``PLANES``: of a packed operand.
@@ -105,8 +105,8 @@ class Side:
 
     @property
     def elements(self) -> int:
-        """Of all planes of one step."""
-        return self.count * self.plane[0] * self.plane[1]
+        """Of all planes of one step, gaps included."""
+        return self.count * apart(*self.plane, PLANE[self.dtype])
 
     def buffer(self, x: Operand, slot: int, start: int) -> Tensor:
         """Stand-in for all planes of one step, laid out as the operand is."""
@@ -118,8 +118,14 @@ def stack(
 ) -> Tensor:
     """``count`` matrices in one piece of memory, each transposed where ``like`` is."""
     rows, cols = (cols, rows) if like.transposed else (rows, cols)
-    made = stand_in(slot, (count, rows, cols), (rows * cols, cols, 1), dtype, start)
+    strides = apart(rows, cols, dtype), cols, 1
+    made = stand_in(slot, (count, rows, cols), strides, dtype, start)
     return made.mT if like.transposed else made
+
+
+def apart(rows: int, cols: int, dtype: torch.dtype) -> int:
+    """Elements from one plane to the next."""
+    return rows * cols + GAP // dtype.itemsize
 
 
 def sides(M: int, N: int, K: int, dtype: str, recipe: Recipe) -> tuple[Side, Side]:
@@ -225,7 +231,7 @@ def prepare(call: Call) -> Prepared:
     start_b = _up(side_a.elements, line)
     start_c = start_b + (0 if call.packed else _up(side_b.elements, line))
     count, (h, w) = len(call.recipe.inner.products), (side_a.plane[0], side_b.plane[1])
-    total = start_c + count * h * w * result.itemsize // PLANE[dtype].itemsize
+    total = start_c + count * apart(h, w, result) * result.itemsize // PLANE[dtype].itemsize
     needs_record = call.a.dtype.itemsize == 2 or call.guard is not None
     return Prepared(
         tuple(_work(call, dtype, side_a, side_b, (start_b, start_c))),

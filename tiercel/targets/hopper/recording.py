@@ -129,7 +129,8 @@ def load(file: Path) -> Recording:
             of["tile"] = Tile(**of["tile"])
             return Recording(Traced(**of), held["marks"], held["times"])
     except (OSError, KeyError, TypeError, ValueError) as problem:
+        # NumPy takes what it does not know for a pickle, and tells how to open it unsafely.
         raise TiercelValueError(
-            f"{file} is no recording of a kernel ({problem}); allowed: a file that "
+            f"{file} is no recording of a kernel ({type(problem).__name__}); allowed: a file that "
             "`tiercel trace --save` wrote"
         ) from None

@@ -16,7 +16,10 @@ from tiercel.bench.results import CaseResult, Results
 from tiercel.bench.summary import by_group, library_names
 
 STYLES = {"": "", "good": "green", "bad": "red", "best": "bold"}
-TITLE = "effective GFLOP/s (2·M·N·K / median time); ratio: speed over the best peer's"
+TITLE = (
+    "effective GFLOP/s (2·M·N·K / median time); ratio: speed over the best peer's\n"
+    "% peak: of the measured multiply-add rate; error: relative, beside an exact product"
+)
 SPACING = 3  # characters between columns: two of padding and the box's divider
 
 

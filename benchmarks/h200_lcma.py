@@ -4,9 +4,10 @@ Usage: ``python benchmarks/h200_lcma.py --out benchmarks/results/h200-lcma.json`
 
 Measured as ``h200_gemm.py`` does, interleaved and sustained, on normal numbers. Players beside the
 vendor: ``plain``, the classical kernel; and by scheme ``kernel``, with all planes there already;
-``packed``, B's planes combined before, A's in the call; ``guarded``, the same with the guard, all
-by one kernel as the public functions do it; ``dynamic``, both combined in the call. A way of
-combining that is not the default one follows the name.
+``packed``, B's planes combined before, A's in the call; ``guarded``, the same with the guard;
+``dynamic``, both combined in the call, with the guard, by ``tiercel.matmul``; ``row-major``, the
+same of a B that is not contiguous along K. A way of combining that is not the default one follows
+the name.
 
 float8 (e4m3, without scales, normal numbers of deviation 60) is compared with ``torch._scaled_mm``
 in its fast mode, which is the kernel's; TF32 with ``torch.mm``. Errors are those against float64 of
@@ -26,6 +27,7 @@ import click
 import torch
 from h200_gemm import Operands, Player, compared, provenance
 
+import tiercel
 from tiercel import schemes
 from tiercel.frontends.torch import cuda_fused
 from tiercel.lower.accumulator import accumulate
@@ -41,26 +43,20 @@ BEFORE = Combining()
 #: Shape, and by scheme what is measured beside the vendor and the classical kernel.
 CASES: list[tuple[tuple[int, int, int], dict[str, list[str]]]] = [
     ((8192, 8192, 8192), {
-        WINOGRAD: ["kernel", "packed", "packed, beside", "guarded", "dynamic"],
-        LEAN: ["kernel", "packed"],
+        WINOGRAD: ["kernel", "packed", "guarded", "dynamic", "row-major"],
+        LEAN: ["kernel", "guarded"],
     }),
     ((16384, 16384, 16384), {
-        LEAN: ["kernel", "packed", "guarded"],
-        WINOGRAD: ["packed", "dynamic"],
-        TWICE: ["packed"],
+        LEAN: ["kernel", "guarded"], WINOGRAD: ["guarded", "dynamic"], TWICE: ["packed"],
     }),
     ((8192, 8192, 28672), {
         WINOGRAD: ["kernel", "packed", "guarded", "dynamic"],
     }),
-    ((16384, 53248, 16384), {
-        LEAN: ["kernel", "packed", "guarded"], WINOGRAD: ["dynamic"],
-    }),
+    ((16384, 53248, 16384), {LEAN: ["guarded"], WINOGRAD: ["dynamic"]}),
     ((8192, 28672, 8192), {WINOGRAD: ["kernel", "packed", "guarded", "dynamic"]}),
-    ((4096, 4096, 4096), {WINOGRAD: ["kernel", "packed", "packed, before", "guarded"]}),
+    ((4096, 4096, 4096), {WINOGRAD: ["kernel", "packed", "guarded"]}),
 ]  # fmt: skip
-WAYS = {
-    "before": BEFORE, "beside": Combining("beside", split=2),
-}  # fmt: skip
+WAYS = {"before": BEFORE, "beside": Combining("beside", split=2)}
 OTHER_TYPES = [
     (16384, torch.float8_e4m3fn, ["accurate", WINOGRAD]),
     (8192, torch.float32, [WINOGRAD]),
@@ -99,16 +95,19 @@ def measured(shape: tuple[int, int, int], schemes_and_uses: dict[str, list[str]]
 def scheme_player(operands: Operands, name: str, use: str, packs: list[Any]) -> Player:
     """``use`` of a scheme; ``packs``: of the right operands."""
     kind, _, way = use.partition(", ")
+    if kind in ("dynamic", "row-major"):
+        right = [b.contiguous() if kind == "row-major" else b for _, b, _ in operands.sets]
+
+        def multiply(i: int) -> None:
+            a, _, out = operands.sets[i]
+            tiercel.matmul(a, right[i], out, scheme=name)
+
+        return operands.player(multiply)
     how = BEFORE if kind == "kernel" else WAYS.get(way)
-    if kind == "dynamic":
-        program = accumulate(schemes.get(name))
-        work = [prepare(a, b, out, program=program, combining=how) for a, b, out in operands.sets]
-    else:
-        pairs, one = zip(operands.sets, packs, strict=True), kind == "guarded"
-        work = [
-            prepare(a, x.operand, out, combining=how, judge=x.judge if one else None)
-            for (a, _, out), x in pairs
-        ]
+    work = [
+        prepare(a, x.operand, out, combining=how, judge=x.judge if kind == "guarded" else None)
+        for (a, _, out), x in zip(operands.sets, packs, strict=True)
+    ]
     for each in work:
         each.run(torch.cuda.current_stream().cuda_stream)
     return fused_player(operands, work, product_only if kind == "kernel" else FusedLaunch.run)

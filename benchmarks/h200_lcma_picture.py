@@ -24,7 +24,7 @@ def main() -> None:
         Bars("cuBLAS", GREY, _rates(rows, ["vendor"]), None),
         Bars("tiercel, classical", LIGHT, _rates(rows, ["plain"]), None),
         _best(rows, "dynamic", "by a scheme, A and B combined in the call", GREEN),
-        _best(rows, "packed", "by a scheme, B packed before", DARK),
+        _best(rows, "guarded", "by a scheme, B packed before", DARK),
     ]
     _draw(axis, [_title(row) for row in rows], "bfloat16", series)
     axis.set_title("NVIDIA H200, bfloat16, effective TFLOP/s, sustained", fontsize=10)

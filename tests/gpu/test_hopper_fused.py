@@ -241,3 +241,29 @@ def test_refusals():
         prepare(a, a.half(), a, program=WINOGRAD)
     with pytest.raises(TiercelValueError, match="program is missing"):
         prepare(a, a, a)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_gains_follow_the_data(transposed: bool, combining):
+    a = torch.randn(1024, 1024, device="cuda")
+    b = torch.randn(1024, 1536, device="cuda")
+    if transposed:
+        a, b = a.t().contiguous().t(), b.t().contiguous().t()
+    gains, out = torch.ones(2, device="cuda"), torch.empty(1024, 1536, device="cuda").bfloat16()
+    judge = Judge(Guard(64.0, 1e30), (2.0**-13, 2.0**-13))
+    stream = torch.cuda.current_stream().cuda_stream
+    # Scale of A, whether it is refused, and about the gain that is left.
+    steps = [(1, 0, 1), (1e-6, 2, 2**19), (1e-6, 0, 2**19), (3e-8, 0, 2**24), (1, 1, 2**10)]
+    for scale, refused, gain in (*steps, (1, 0, 1)):
+        left, right = (scale * a).bfloat16(), (b / scale).bfloat16() if scale == 1 else b.bfloat16()
+        work = prepare(
+            left, right, out, program=WINOGRAD, combining=combining, judge=judge, gains=gains
+        )
+        work.run(stream)
+        assert work.workspace.flags[0].item() == refused
+        assert gains[0].item() / gain in (0.5, 1, 2)
+        reference = left.double() @ right.double()
+        error, vendors = (
+            ((x.double() - reference).norm() / reference.norm()).item() for x in (out, left @ right)
+        )
+        assert error <= 1.10 * vendors

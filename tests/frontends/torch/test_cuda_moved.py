@@ -83,6 +83,7 @@ def launched(monkeypatch):
         monkeypatch.setattr(module, "clear_words", lambda *where: found.append(("clear", where)))
     monkeypatch.setattr(operand, "tensor_map", tensor_map)
     monkeypatch.setattr(cuda_call, "raw_stream", lambda device: 7)
+    monkeypatch.setattr(cuda_fused, "capturing", lambda: False)
     monkeypatch.setattr(Refusals, "due", lambda self: False)
     return found
 
@@ -122,9 +123,9 @@ def judge(record):
     return Judge(Guard(16.0, math.inf), (0.0, 0.0), record)
 
 
-def packed_weight():
-    b = matrix(N, K).t()
-    planes_of_b = torch.empty(4 * N * K, dtype=torch.float16)  # more than enough
+def packed_weight(columns=N):
+    b = matrix(columns, K).t()
+    planes_of_b = torch.empty(4 * columns * K, dtype=torch.float16)  # more than enough
     right = packed.PackedOperand(b, fused.lower(PROGRAM, "bfloat16"), planes_of_b, 1.0)
     record = torch.zeros(3, dtype=torch.int32)
     return cuda_fused.FusedWeight(cuda_fused.Static(right, judge(record)))
@@ -140,6 +141,8 @@ def prepared_anew(launched, weight, a, right, out, arrays, combining=None):
     """The launches of a product that is prepared for these arrays."""
     launched.clear()
     more = {"judge": weight.static.judge, "program": PROGRAM, "combining": combining}
+    (call,) = weight._calls.values()
+    more["gains"] = call._prepare.args[-1]
     return prepare(a, right, out, memory=Workspace(*arrays), **more)
 
 
@@ -206,12 +209,13 @@ def test_arrays_that_overlapped_at_first(launched, memories):
 def test_planes_of_another_product(launched, memories, monkeypatch):
     monkeypatch.setattr(cuda_shared, "_last", {})
     monkeypatch.setattr(cuda_shared, "capturing", lambda: False)
-    first, second = packed_weight(), packed_weight()
-    for weight in (first, second):
-        weight.multiply(matrix(M, K), matrix(M, N))
-    for _ in range(3):
+    second = packed_weight()
+    for columns in (N, N, 4 * N, N):  # the others' workspaces are not all of one layout
+        first = packed_weight(columns)
+        for weight, width in ((first, columns), (second, N)):
+            weight.multiply(matrix(M, K), matrix(M, width))
         a, out = matrix(M, K), matrix(M, N)
-        first.multiply(a, matrix(M, N), tracked=True)
+        first.multiply(a, matrix(M, columns), tracked=True)
         launched.clear()
         second.multiply(a, out, tracked=True)
         moved = list(launched)
@@ -324,3 +328,18 @@ def test_a_kernel_whose_last_turn_is_shared(played, monkeypatch):
         assert played == moved
         assert memory[stream].data_ptr().to_bytes(8, "little") in moved[0][-1]
     assert len(product._ready) == 1
+
+
+def test_products_of_a_kind_have_gains_of_their_own(launched):
+    weight = packed_weight()
+    for rows in (M, 2 * M, M):
+        weight.multiply(matrix(rows, K), matrix(rows, N))
+    torch.use_deterministic_algorithms(True)
+    try:
+        weight.multiply(matrix(M, K), matrix(M, N))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    first, second, without = (call._prepare.args[-1] for call in weight._calls.values())
+    assert first.tolist() == second.tolist() == [1, 1]
+    assert first.data_ptr() != second.data_ptr()
+    assert without is None

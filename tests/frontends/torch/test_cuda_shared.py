@@ -24,13 +24,14 @@ class Step:
 def ran(monkeypatch):
     """What was launched, in order: of each product "planes", if by a kernel, and "product"."""
     steps = []
-    monkeypatch.setattr(cuda_shared, "capturing", lambda: False)
+    for module in (cuda_fused, cuda_shared):
+        monkeypatch.setattr(module, "capturing", lambda: False)
     monkeypatch.setattr(cuda_call, "raw_stream", lambda device: 7)
     monkeypatch.setattr(Refusals, "due", lambda self: False)
     monkeypatch.setattr(cuda_shared, "_last", {})
     monkeypatch.setattr(workspace, "clear_words", lambda address, words, stream: None)
 
-    def prepare(a, operand, out, judge, program, memory=None, combining=None):
+    def prepare(a, operand, out, judge, program, gains, memory=None, combining=None):
         arrays = len(fused_product.Workspace._fields)
         halves = (a.new_empty(a.numel() + i, dtype=torch.float16) for i in range(arrays - 1))
         made = memory or fused_product.Workspace(*halves, a.new_zeros(4, dtype=torch.int32))

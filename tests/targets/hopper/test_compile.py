@@ -18,8 +18,9 @@ from tiercel.targets.hopper import compile as nvrtc
 from tiercel.targets.hopper import fused, fused_source, heuristic, planes, source, split
 from tiercel.targets.hopper.config import SHARED_BYTES, Config
 from tiercel.targets.hopper.driver import TensorMap
-from tiercel.targets.hopper.fused_params import NOBODY, NOTHING, SchemeParams
+from tiercel.targets.hopper.fused_params import NOBODY, SchemeParams, nothing
 from tiercel.targets.hopper.params import Params
+from tiercel.targets.hopper.planes import UNITY
 
 FIRST = heuristic.CANDIDATES[0]
 CONFIGS = {
@@ -108,7 +109,9 @@ def test_fused_kernel(winograd, where: Where):
 def test_warps_that_combine_have_enough_registers(winograd):
     lowered = fused.lower(winograd, "bfloat16", True)
     sass = assembly(fused_source.text(fused_config(), lowered, "beside"))
-    assert count("LDL", sass) == count("STL", sass) == 0
+    products = sass[sass.index("HGMMA") : sass.rindex("HGMMA")]
+    assert count("LDL", products) == count("STL", products) == 0
+    assert count("LDL", sass) <= 16  # of addresses, at items' ends
 
 
 @pytest.mark.parametrize("name", ["winograd", "accurate"])
@@ -166,10 +169,10 @@ def test_fused_argument_has_the_layout_that_the_kernel_reads(winograd, where, ri
     left = where != "before"
     lowered, config = fused.lower(winograd, "bfloat16", left, right), fused_config()
     maps = len(lowered.a_planes) + len(lowered.b_planes) + 4
-    combination = bytes(64 + 4 * 8)
+    combination = bytes(80 + 4 * 8)
     content = SchemeParams(
         (TensorMap(128),) * maps,
-        combination if left else NOTHING, combination if right else NOTHING,
+        combination if left else nothing(UNITY), combination if right else nothing(UNITY),
         scratch=0, flag=0, block_rows=0, block_columns=0, tile_columns=0,
         k_tiles=0, cluster_rows=0, cluster_columns=0, group=0, first_turn=0, first=NOBODY,
         beside=NOBODY, split=0, alpha=0, plane_scale=1, verdict=bytes(64), arrived=0,

@@ -14,8 +14,9 @@ from tiercel.targets.hopper import fused, fused_source
 from tiercel.targets.hopper.config import SHARED_BYTES, Config
 from tiercel.targets.hopper.driver import TensorMap
 from tiercel.targets.hopper.epilogue import EpilogueText, epilogue_text, staged_outputs
-from tiercel.targets.hopper.fused_params import NOBODY, NOTHING, SchemeParams
+from tiercel.targets.hopper.fused_params import NOBODY, SchemeParams, nothing
 from tiercel.targets.hopper.fused_product import TILE
+from tiercel.targets.hopper.planes import UNITY
 
 CONFIG = Config(TILE, "bfloat16", "bfloat16", False, False)
 WINOGRAD = accumulate(schemes.get("winograd"))
@@ -47,9 +48,9 @@ def test_products_do_not_wait_for_the_epilogue(name: str, where: Where):
 @pytest.mark.parametrize("where", ["before", "beside"])
 def test_the_argument_has_the_layout_that_the_kernel_reads(where: Where):
     instance, tables = bound("cross_entropy"), lowered(where)
-    maps = len(tables.a_planes) + len(tables.b_planes) + 4
+    maps, none = len(tables.a_planes) + len(tables.b_planes) + 4, nothing(UNITY)
     content = SchemeParams(
-        (TensorMap(128),) * maps, bytes(64 + 4 * 8) if tables.left else NOTHING, NOTHING,
+        (TensorMap(128),) * maps, bytes(80 + 4 * 8) if tables.left else none, none,
         scratch=0, flag=0, block_rows=0, block_columns=0, tile_columns=0,
         k_tiles=0, cluster_rows=0, cluster_columns=0, group=0, first_turn=0, first=NOBODY,
         beside=NOBODY, split=0, alpha=0, plane_scale=1, verdict=bytes(64), arrived=0,

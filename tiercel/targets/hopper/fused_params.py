@@ -8,13 +8,17 @@ from typing import NamedTuple
 
 from tiercel.targets.hopper.driver import MAP_BYTES, TensorMap
 from tiercel.targets.hopper.launch import Places
-from tiercel.targets.hopper.planes import ADDRESSES
+from tiercel.targets.hopper.planes import ADDRESSES, Gain
 from tiercel.targets.hopper.verdict import ADDRESSES as VERDICT_ADDRESSES
 
-_FIELDS = struct.Struct("<QQ iiii iiii i 4i4i i fff4x")
+_FIELDS = struct.Struct("<QQ iiii iiii i 4i4i i ff")
 _ADDRESSES = 0, 8  # offsets of scratch and flag
 GROUPS = bytes(40)  # of ``kernels/grouped.cuh``: none
-NOTHING = bytes(72)  # a ``Combination`` of one block
+
+
+def nothing(gain: Gain) -> bytes:
+    """A ``Combination`` of one block that is not combined by the kernel."""
+    return bytes(32) + struct.pack("<QQ", *gain) + bytes(40)
 
 
 class Crew(NamedTuple):
@@ -88,7 +92,6 @@ class SchemeParams:
             self.scratch, self.flag, self.block_rows, self.block_columns, self.tile_columns,
             self.k_tiles, self.cluster_rows, self.cluster_columns, self.batches, self.group,
             self.first_turn, *self.first, *self.beside, self.split, self.alpha, self.plane_scale,
-            1 / self.plane_scale,
         )  # fmt: skip
         content = b"".join(self.maps) + self.left + self.right + GROUPS + fields
         content += self.verdict + struct.pack("<Q", self.arrived) + self.trace

@@ -29,7 +29,7 @@ from tiercel.targets.hopper.driver import (
 )
 from tiercel.targets.hopper.epilogue import EpilogueText
 from tiercel.targets.hopper.fused import Fused
-from tiercel.targets.hopper.fused_params import NOBODY, NOTHING, Crew, SchemeParams
+from tiercel.targets.hopper.fused_params import NOBODY, Crew, SchemeParams, nothing
 from tiercel.targets.hopper.launch import Launch
 from tiercel.targets.hopper.operand import Matrix, of_tensor, oriented
 from tiercel.targets.hopper.packed import PackedOperand, fixed_scale, left_grid, right_grid
@@ -140,6 +140,7 @@ def prepare(
     judge: Judge | None = None,
     combining: Combining | None = None,
     memory: Workspace | None = None,
+    gains: torch.Tensor | None = None,
 ) -> FusedLaunch:
     """Workspace and launches of out = alpha · A·B, ``a`` (M, K) of the packed operand's dtype.
 
@@ -149,7 +150,9 @@ def prepare(
     instead, which makes of the product what it likes. ``judge``: what else the data must fulfil.
     ``combining``: by default ``choose`` decides, and with an ``Ending`` no other kernel combines
     planes. ``memory``: of the sizes that an earlier call with operands of the same sizes and
-    strides used.
+    strides used. ``gains``: of A and B, float32 powers of two on the device, 1 at first. bfloat16
+    operands are multiplied by them before they are combined, and each product leaves those that its
+    data ask for; so data that are small, but alike from call to call, suit the scheme.
 
     Raises :class:`TiercelValueError` where the sizes do not divide into the scheme's blocks.
     """
@@ -173,14 +176,16 @@ def prepare(
     flags = memory.flags.data_ptr()
     before = [] if judge is None else _measurements(shape, judge, flags, device)
     judging = verdict.argument(judge or verdict.ANY, *_records(flags), tensor)
+    places = _gains(shape, flags, gains)
     params, planes_before = _argument(
-        left, d, shape, packed, memory, alpha, judging, device, ending
+        left, d, shape, packed, memory, places, alpha, judging, device, ending
     )
     text = None if ending is None else ending.text
     made = kernel(shape.config, shape.lowered, shape.combining.where, device, text)
     kept = (a, tensor, *(out.kept if isinstance(out, Ending) else (out,)))
     if judge is not None:
         kept += (*(() if judge.record is None else (judge.record,)), *(judge.samples or ()))
+    kept += () if gains is None else (gains,)
     return FusedLaunch(
         (*planes_before, *before),
         Launch(made, shape.blocks, Arguments(params.pack()), places=params.places),
@@ -193,6 +198,14 @@ def _records(flags: int) -> tuple[int, int]:
     """Addresses of the records of A and B."""
     left = flags + 4 * FRESH
     return left, left + 4 * verdict.RECORD_WORDS
+
+
+def _gains(shape: _Shape, flags: int, gains: torch.Tensor | None) -> list[planes.Gain]:
+    """Of A and B, where the kernel finds them."""
+    first = 0 if gains is None or shape.lowered.operand != "bfloat16" else gains.data_ptr()
+    used = [record + 4 * verdict.GAIN for record in _records(flags)]
+    found = [planes.Gain(first and first + 4 * i, place) for i, place in enumerate(used)]
+    return found if shape.dynamic else [found[0], planes.UNITY]
 
 
 def _measured(shape: _Shape) -> tuple[bool, bool]:
@@ -276,7 +289,7 @@ def _workspace(a: torch.Tensor, shape: _Shape) -> Workspace:
 
 def _argument(
     a: Matrix, d: Matrix, shape: _Shape, packed: PackedOperand | None, memory: Workspace,
-    alpha: float, judging: bytes, device: int, ending: Ending | None,
+    gains: list[planes.Gain], alpha: float, judging: bytes, device: int, ending: Ending | None,
 ) -> tuple[SchemeParams, tuple[Launch, ...]]:  # fmt: skip
     """The fused kernel's argument, and the launches before it."""
     lowered, (left, right), how = shape.lowered, shape.grids, shape.combining
@@ -299,7 +312,7 @@ def _argument(
     )
     records, measured = _records(flags), _measured(shape)
     first, beside = _crews(shape)
-    contents, before = [NOTHING, NOTHING], []
+    contents, before = [nothing(gain) for gain in gains], []
     work = [(left, lowered.a_planes, a_planes)]
     if shape.dynamic:
         work.append((right, lowered.b_planes, b_planes))
@@ -308,15 +321,19 @@ def _argument(
         ready, group = flags + 4 * HEADER, heuristic.GROUP
         for i, (grid, wanted, address) in enumerate(work):
             early = fused.early_and_late(wanted)[0]
-            made = planes.combination(grid, early, address, records[i], scales[i], device)
+            made = planes.combination(grid, early, address, records[i], scales[i], device, gains[i])
             before += [] if made is None else [made]
             rest = address + planes.plane_bytes(grid, early)
-            contents[i] = planes.arguments(grid, rest, records[i], ready, scales[i], group)
+            contents[i] = planes.arguments(
+                grid, rest, records[i], ready, gains[i], scales[i], group
+            )
             ready += 4 * shape.counters[i]
     else:
         made = [
-            planes.combination(*x, record, scale, device, known)
-            for x, scale, record, known in zip(work, scales, records, measured, strict=False)
+            planes.combination(*x, record, scale, device, gain, known)
+            for x, scale, record, gain, known in zip(
+                work, scales, records, gains, measured, strict=False
+            )
         ]
         before = [x for x in made if x is not None]
     return SchemeParams(

@@ -95,7 +95,8 @@ def shared_bytes(config: Config, where: Where) -> int:
     """Dynamic shared memory; mirrors ``Layout`` in ``kernels/pipeline.cuh``."""
     output = CONSUMERS * staged(where) * SUBTILE_BYTES
     items = IDLE_WARPS * 6 * 1024 if beside(where) else 0
-    return config.tile.stages * (config.tile.stage_bytes + 16) + output + items
+    units = 8 * CONSUMERS  # of the planes: ``Units`` in ``kernels/scheme.cuh``
+    return config.tile.stages * (config.tile.stage_bytes + 16) + output + items + units
 
 
 def _sums(name: str, sums: tuple[str, ...], blocks: int) -> str:

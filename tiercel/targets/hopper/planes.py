@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from tiercel.errors import TiercelValueError
 from tiercel.targets.hopper.compile import cubin
@@ -19,9 +20,19 @@ from tiercel.targets.hopper.wgmma import KINDS
 THREADS = 256
 VECTOR = 16  # bytes that a thread handles of each block
 SQUARE = 256, 32  # rows and vectors
-ADDRESSES = 0, 8, 16, 24  # offsets in a ``Combination``
-#: Blocks of an operand that idle warps measure where K runs down its rows (``kernels/crew.cuh``).
-MOST_MEASURED = 4
+ADDRESSES = 0, 8, 16, 24, 32, 40  # offsets in a ``Combination``
+
+
+class Gain(NamedTuple):
+    """Addresses of the power of two that the next product's operand is multiplied by before it is
+    combined, and of the one that this product's is; 0: it is 1.
+    """
+
+    next: int
+    used: int
+
+
+UNITY = Gain(0, 0)
 
 
 @dataclass(frozen=True)
@@ -85,7 +96,7 @@ def _vectors(grid: BlockGrid, elements: int) -> int:
 
 
 def arguments(
-    grid: BlockGrid, memory: int, record: int, ready: int, scale: float, band: int
+    grid: BlockGrid, memory: int, record: int, ready: int, gain: Gain, scale: float, band: int
 ) -> bytes:
     """``Combination`` of ``kernels/combine.cuh``.
 
@@ -97,8 +108,8 @@ def arguments(
         for row, column in grid.order
     ]
     return struct.pack(
-        f"<QQQQ{len(offsets)}qqiiiifi",
-        view.address, memory, record, ready, *offsets, _vectors(grid, view.row_stride),
+        f"<QQQQQQ{len(offsets)}qqiiiifi",
+        view.address, memory, record, ready, *gain, *offsets, _vectors(grid, view.row_stride),
         grid.rows, _vectors(grid, grid.columns),        *squares(grid), scale, band,
     )  # fmt: skip
 
@@ -110,6 +121,7 @@ def combination(
     record: int,
     scale: float,
     device: int,
+    gain: Gain = UNITY,
     measured: bool = False,
 ) -> Launch | None:
     """Prepare the writing of all written planes; ``None`` when there are none.
@@ -121,19 +133,16 @@ def combination(
         return None
     made = _kernel(grid.view.dtype, len(grid.order), sums, measured, device)
     blocks = -(-grid.rows * _vectors(grid, grid.columns) // THREADS)
-    content = Arguments(arguments(grid, memory, record, 0, scale, 1))
+    content = Arguments(arguments(grid, memory, record, 0, gain, scale, 1))
     return Launch(made, blocks, content, THREADS, Places(ADDRESSES))
 
 
 def is_measured(grid: BlockGrid, mn_major: bool, inside: bool) -> bool:
-    """Whether who combines an operand can measure it, too: idle warps, or a kernel of its own.
+    """Whether who combines an operand measures it, too: if K runs along the rows.
 
-    K along the rows: that kernel's warps must hold whole segments. K down the rows: it has no warp
-    that sees a segment.
+    A kernel of its own must hold whole segments for that.
     """
-    if inside:
-        return not mn_major or len(grid.order) <= MOST_MEASURED
-    return not mn_major and grid.columns % 256 == 0
+    return not mn_major and (inside or grid.columns % 256 == 0)
 
 
 @lru_cache(maxsize=256)

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     import torch
 
 ADDRESSES = 0, 8, 16, 24, 32  # offsets in a ``Verdict``
-RECORD_WORDS = 3  # as the portable target's records, but for the last:
+RECORD_WORDS = 4  # the first two as the portable target's records have them
 REFUSED = 2  # is 1 where planes do not hold the operand
+GAIN = 3  # bits of the operand's gain: ``kernels/combine.cuh``
 THREADS = 256
 
 

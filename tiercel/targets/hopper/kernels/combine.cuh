@@ -3,6 +3,43 @@
 #pragma once
 #include "ptx.cuh"
 
+template <class Word>
+__device__ Word count(const Word* counter) {
+  Word value;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
+  return value;
+}
+
+// The power of two that brings an operand into float16's range: what the data of the last product of
+// its kind asked for. As bits of floats.
+struct Gain {
+  static constexpr float unheard = 16384, most = 0x1p42f;  // a step where data do not tell; the end
+
+  u32* next;  // for the next product; null: gains stay 1
+  u32* used;  // of this product, 0 until somebody asks, whatever other streams do to `next`; null: 1
+
+  __device__ float value() const {
+    u32 bits = used == nullptr ? 0 : count(used);
+    if (bits == 0 && next != nullptr) {
+      const u32 mine = *const_cast<const volatile u32*>(next), first = atomicCAS(used, 0, mine);
+      bits = first == 0 ? mine : first;
+    }
+    return bits == 0 ? 1.0f : __uint_as_float(bits);
+  }
+
+  // By the operand's record. Means near 1 stay as they are: 2^-6 is 2^7 above what is refused, and an
+  // element is at most 128 times its segment's mean. The others become 1 to 2.
+  __device__ float wanted(const u32* record) const {
+    const float gain = value(), mean = __uint_as_float(record[0]);
+    if (next == nullptr) return gain;
+    if (record[2] != 0) return gain <= 1 / most ? 1 : gain / unheard;
+    if (mean == 0) return gain >= most ? 1 : gain * unheard;
+    if (mean >= 0x1p-6f && mean <= 0x1p6f) return 1;
+    const int exponent = static_cast<int>(record[0] >> 23) - 127;
+    return __uint_as_float((127 - min(max(exponent, -60), 60)) << 23);
+  }
+};
+
 // Mirrored by ../planes.py. Offsets, strides and columns count vectors of 16 bytes.
 template <int blocks>
 struct Combination {
@@ -10,6 +47,7 @@ struct Combination {
   uint4* planes;             // consecutive, each rows × columns without gaps
   u32* record;               // what is found out about the operand: see Extremes
   int* ready;                // inside the product: workers done, then items done of each square
+  Gain gain;
   long long offset[blocks];  // of each block
   long long row_stride;
   int rows, columns;         // of a block
@@ -36,13 +74,6 @@ __device__ inline void store_vector(uint4* target, uint4 v) {
 
 __device__ inline void count_up(int* counter) {
   asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(counter) : "memory");
-}
-
-template <class Word>
-__device__ Word count(const Word* counter) {
-  Word value;
-  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
-  return value;
 }
 
 // Between two looks at a counter: whoever only waits leaves L2 and issue slots to those who multiply.
@@ -200,45 +231,22 @@ struct Extremes {
     if (length >= shortest && mean <= infinity) gap = max(gap, infinity - mean);
   }
 
-  // By a whole warp. Most warps find nothing new and spare the atomics.
-  __device__ void add_to(u32* record) const {
-    const u32 above = __reduce_max_sync(0xffffffffu, most), below = __reduce_max_sync(0xffffffffu, gap);
+  // By a whole warp, of data that were multiplied by `gain`. Most warps find nothing new and spare the
+  // atomics.
+  __device__ void add_to(u32* record, float gain = 1) const {
+    const u32 above = without(gain, __reduce_max_sync(0xffffffffu, most));
+    const u32 below = infinity - without(gain, infinity - __reduce_max_sync(0xffffffffu, gap));
     if (threadIdx.x % 32 != 0) return;
     const volatile u32* known = record;
     if (above > known[0]) atomicMax(record, above);
     if (below > known[1]) atomicMax(record + 1, below);
   }
 
+  static __device__ u32 without(float gain, u32 mean) {
+    return __float_as_uint(__uint_as_float(mean) / gain);
+  }
   static __device__ void refuse(u32* record) { record[2] = 1; }
   static __device__ bool refused(const u32* record) { return count(record + 2) != 0; }
-};
-
-// Mean magnitudes of a lane's columns, where K runs down the rows; of a segment's rows so far. In float16
-// 128 additions are off by 0.2 % (128 normal numbers), or by 3 % of a mean of 2^-13.
-template <int pairs, int blocks>
-struct ColumnMeans {
-  static constexpr u32 share = 0x20002000;  // two times 1 / segment
-  f16x2 mean[pairs][blocks] = {};
-
-  __device__ void add(const f16x2 (&row)[pairs][blocks]) {
-#pragma unroll
-    for (int i = 0; i < blocks; ++i)
-#pragma unroll
-      for (int pair = 0; pair < pairs; ++pair)
-        mean[pair][i] = multiply_add(absolute(row[pair][i]), {share}, mean[pair][i]);
-  }
-
-  // Behind the last of `length` rows of a segment.
-  __device__ void finish(Extremes& seen, int length) {
-#pragma unroll
-    for (int i = 0; i < blocks; ++i)
-#pragma unroll
-      for (int pair = 0; pair < pairs; ++pair) {
-        seen.take_sum(f16::low(mean[pair][i].pair) * Extremes::segment, length);
-        seen.take_sum(f16::high(mean[pair][i].pair) * Extremes::segment, length);
-        mean[pair][i] = {};
-      }
-  }
 };
 
 // The same place of the next plane.
@@ -253,10 +261,10 @@ __device__ Vector* next_plane(const Combination<blocks>& p, Vector* target) {
 // In float32, rounded once; of float8 in float16.
 template <class Element, class Sums, int plane, class Vector, int blocks>
 __device__ void combine_plane(const Combination<blocks>& p, const Vector (&in)[blocks],
-                              Vector* target, u32& bad) {
+                              float scale, Vector* target, u32& bad) {
   using All = Values<Element, Vector>;
   if constexpr (same<Element, e4m3>) {
-    store_vector(target, All::template combined<Sums, plane>(in, p.scale, bad));
+    store_vector(target, All::template combined<Sums, plane>(in, scale, bad));
   } else {
     float sum[All::count];
 #pragma unroll
@@ -264,12 +272,12 @@ __device__ void combine_plane(const Combination<blocks>& p, const Vector (&in)[b
       float value[blocks];
 #pragma unroll
       for (int i = 0; i < blocks; ++i) value[i] = All::at(in[i], j);
-      sum[j] = Sums::template plane<plane>(value) * p.scale;
+      sum[j] = Sums::template plane<plane>(value) * scale;
     }
     store_vector(target, All::pack(sum, bad));
   }
   if constexpr (plane + 1 < Sums::planes)
-    combine_plane<Element, Sums, plane + 1>(p, in, next_plane(p, target), bad);
+    combine_plane<Element, Sums, plane + 1>(p, in, scale, next_plane(p, target), bad);
 }
 
 // In float16 pairs, rounded at each addition, unscaled: a third of the instructions, for warps that
@@ -302,7 +310,7 @@ __device__ void combine_all(const Combination<blocks>& p) {
   for (int i = 0; i < blocks; ++i)
     in[i] = load_once(p.operand + p.offset[i] + row * p.row_stride + column);
   u32 bad = 0;
-  combine_plane<Element, Sums, 0>(p, in, p.planes + position, bad);
+  combine_plane<Element, Sums, 0>(p, in, p.scale * p.gain.value(), p.planes + position, bad);
   if (bad) Extremes::refuse(p.record);
   if constexpr (measures) {
     Extremes seen;

@@ -1,8 +1,6 @@
 // Planes that are combined inside the product, by warps that have nothing else to do. A warp's item is
 // 8 rows × 32 vectors; 32 items make a square, a panel of rows (of M or N) by a span of K. Items go by
-// bands of panels, and in a band by K: the product that first needs them walks along K as well. Where K
-// runs down the rows, an item is 16 rows × 16 vectors, and a warp takes a run of 8 below one another: a
-// segment that the guard judges.
+// bands of panels, and in a band by K: the product that first needs them walks along K as well.
 #pragma once
 #include "combine.cuh"
 
@@ -18,8 +16,27 @@ template <bool first, class A, class B>
 using Choice = typename Choose<first, A, B>::Type;
 
 struct Squares {
-  static constexpr int side = 256, items = 32, vectors = 32;
+  static constexpr int side = 256, items = 32, rows = side / items, vectors = 32;
   static constexpr int k_tiles = 4;  // of a span: 512 bytes, or 256 rows of 16-bit values
+};
+
+// Rows on their way through a warp's part of shared memory, `room` bytes: registers for that do not
+// exist beside the accumulators.
+template <int blocks, int room>
+struct RowBuffer {
+  static constexpr bool wide = room >= 2 * blocks * Squares::vectors * 16;
+  using Vector = Choice<wide, uint4, uint2>;
+  static constexpr int row = blocks * 32 * sizeof(Vector);
+  static constexpr int depth = room / row < Squares::rows ? room / row : Squares::rows;
+  static_assert(depth >= 2);
+};
+
+// Warps that combine, each every `workers`-th item of those that are theirs: `mine` of 16 that follow one
+// another, behind the first `others`. Mirrored by ../fused_params.py.
+struct Crew {
+  int workers, left_workers;  // the first of them combine A, the others B
+  int others, mine;
+  __device__ int item(int index) const { return index / mine * 16 + others + index % mine; }
 };
 
 // Where an item begins, and the square's counter.
@@ -27,102 +44,66 @@ struct Item {
   int row, column, counter;
 };
 
-template <bool mn_major>
-struct Items {
-  static constexpr int rows = mn_major ? 16 : 8, vectors = mn_major ? 16 : 32;  // of an item
-  static constexpr int down = Squares::side / rows;                             // items in a square
-  static constexpr int run = mn_major ? Extremes::segment / rows : 1;
+template <bool mn_major, int blocks>
+__device__ Item item_at(const Combination<blocks>& p, int index) {
+  const int panels = mn_major ? p.squares_across : p.squares_down;
+  const int spans = mn_major ? p.squares_down : p.squares_across;
+  const int square = index / Squares::items;
+  const int band = square / (p.band * spans);
+  const int width = min(p.band, panels - band * p.band);
+  const int in_band = square - band * p.band * spans;
+  const int span = in_band / width;
+  const int panel = band * p.band + in_band - span * width;
+  return {(mn_major ? span : panel) * Squares::side + index % Squares::items * Squares::rows,
+          (mn_major ? panel : span) * Squares::vectors,
+          panel * spans + span};
+}
 
-  template <int blocks>
-  static __device__ Item at(const Combination<blocks>& p, int index) {
-    const int panels = mn_major ? p.squares_across : p.squares_down;
-    const int spans = mn_major ? p.squares_down : p.squares_across;
-    const int square = index / Squares::items, number = index % Squares::items;
-    const int band = square / (p.band * spans);
-    const int width = min(p.band, panels - band * p.band);
-    const int in_band = square - band * p.band * spans;
-    const int span = in_band / width;
-    const int panel = band * p.band + in_band - span * width;
-    return {(mn_major ? span : panel) * Squares::side + number % down * rows,
-            (mn_major ? panel : span) * Squares::vectors + number / down * vectors,
-            panel * spans + span};
-  }
-};
-
-// Rows on their way through a warp's part of shared memory, `room` bytes: registers for that do not
-// exist beside the accumulators. A lane takes a vector of 16 bytes of each block, or of 8, and a row
-// of an item as many `steps` as it needs then.
-template <bool mn_major, int blocks, int room>
-struct RowBuffer {
-  static constexpr bool wide = !mn_major && room >= 2 * blocks * 32 * 16;
-  using Vector = Choice<wide, uint4, uint2>;
-  static constexpr int split = sizeof(uint4) / sizeof(Vector);
-  static constexpr int steps = Items<mn_major>::vectors * split / 32;
-  static constexpr int row = blocks * 32 * sizeof(Vector), most = Items<mn_major>::rows * steps;
-  static constexpr int depth = room / row < most ? room / row : most;
-  static_assert(depth >= 2);
-};
-
-// Warps that combine, each every `workers`-th run of items of those that are theirs: `mine` of 16 that
-// follow one another, behind the first `others`. Mirrored by ../fused_params.py.
-struct Crew {
-  int workers, left_workers;  // the first of them combine A, the others B
-  int others, mine;
-  __device__ int run(int index) const { return index / mine * 16 + others + index % mine; }
-  __device__ int share(int all) const {
-    return all / 16 * mine + min(max(all % 16 - others, 0), mine);
-  }
-};
-
-// The items of the runs `worker`, `worker` + `workers`, … of a crew's. Each is worked out once, which
-// takes five divisions, and its rows are prefetched into L2 while the one before it is fetched: what is
-// on its way to shared memory alone does not cover memory's latency.
+// The items `worker`, `worker` + `workers`, … of a crew's. Each is worked out once, which takes five
+// divisions, and its rows are prefetched into L2 while the one before it is fetched: what is on its way
+// to shared memory alone does not cover memory's latency.
 template <bool mn_major, bool prefetches, int blocks>
-struct Walk {
-  using All = Items<mn_major>;
+struct Items {
   const Combination<blocks>& p;
   const Crew& crew;
-  int index, step, total;  // of runs
-  int within = 0;
-  Item item;
+  int index, step, total;
+  Item item;  // number `index`
 
-  __device__ Walk(const Combination<blocks>& p, const Crew& crew, int worker, int workers)
+  __device__ Items(const Combination<blocks>& p, const Crew& crew, int worker, int workers)
       : p(p), crew(crew), index(worker), step(workers),
-        total(crew.share(p.squares_down * p.squares_across * Squares::items / All::run)) {
+        total(p.squares_down * p.squares_across * Squares::items / 16 * crew.mine) {
     find();
   }
   __device__ bool valid() const { return index < total; }
   __device__ void advance() {
-    if (++within == All::run) {
-      within = 0;
-      index += step;
-    }
+    index += step;
     find();
   }
 
  private:
   __device__ void find() {
     if (!valid()) return;
-    item = All::at(p, crew.run(index) * All::run + within);
+    item = item_at<mn_major>(p, crew.item(index));
     if constexpr (prefetches) prefetch();
   }
   __device__ void prefetch() const {
 #pragma unroll
-    for (int i = threadIdx.x % 32; i < blocks * All::rows; i += 32) {
-      const int row = item.row + i % All::rows;
-      if (row >= p.rows || item.column + All::vectors > p.columns) continue;
-      const uint4* from = p.operand + p.offset[i / All::rows] + row * p.row_stride + item.column;
+    for (int i = threadIdx.x % 32; i < blocks * Squares::rows; i += 32) {
+      const int row = item.row + i % Squares::rows;
+      if (row >= p.rows || item.column + Squares::vectors > p.columns) continue;
+      const uint4* from =
+          p.operand + p.offset[i / Squares::rows] + row * p.row_stride + item.column;
 #pragma unroll
-      for (int line = 0; line < All::vectors; line += 8) prefetch_line(from + line);
+      for (int line = 0; line < Squares::vectors; line += 8) prefetch_line(from + line);
     }
   }
 };
 
-// A row of an item, or half of one.
-template <class Buffer, int blocks>
+// A row of an item, of which a lane has a vector of each block, in one step or in two.
+template <class Vector, int blocks>
 struct RowCursor {
-  using Vector = typename Buffer::Vector;
-  static constexpr int steps = Buffer::steps, length = Buffer::most, split = Buffer::split;
+  static constexpr int steps = sizeof(uint4) / sizeof(Vector);  // of a row
+  static constexpr int length = steps * Squares::rows;          // of an item
   const Combination<blocks>& p;
   bool valid;
   int within = 0;  // in steps
@@ -131,8 +112,8 @@ struct RowCursor {
   __device__ bool inside() const { return valid && row() < p.rows && column() < columns(); }
   __device__ int row() const { return item.row + within / steps; }
   // In units of Vector, this lane's and all.
-  __device__ int column() const { return split * item.column + within % steps * 32 + lane(); }
-  __device__ int columns() const { return split * p.columns; }
+  __device__ int column() const { return steps * item.column + within % steps * 32 + lane(); }
+  __device__ int columns() const { return steps * p.columns; }
   __device__ static int lane() { return threadIdx.x % 32; }
   __device__ bool last() const { return within == length - 1; }
   __device__ void go_to(bool exists, const Item& next) {
@@ -143,9 +124,8 @@ struct RowCursor {
 };
 
 // Each lane fetches what it will use itself: no barrier is needed.
-template <class Buffer, int blocks>
-__device__ void fetch_row(const RowCursor<Buffer, blocks>& at, u32 buffer) {
-  using Vector = typename Buffer::Vector;
+template <class Vector, int blocks>
+__device__ void fetch_row(const RowCursor<Vector, blocks>& at, u32 buffer) {
   if (at.inside()) {
     const uint4* row = at.p.operand + at.row() * at.p.row_stride;
 #pragma unroll
@@ -156,25 +136,15 @@ __device__ void fetch_row(const RowCursor<Buffer, blocks>& at, u32 buffer) {
   async_copy_commit();
 }
 
-// How an operand is measured.
-enum class Measures { nothing, along_rows, down_rows };
+constexpr u32 unity = 0x3f803f80;  // two bfloat16
 
-// The last row of a segment of K, or of the operand, completes the means of a lane's columns.
-template <class Means, class Buffer, int blocks>
-__device__ void finish_segment(const RowCursor<Buffer, blocks>& at, Means& means, Extremes& seen) {
-  const int within = at.row() % Extremes::segment;
-  if (at.inside() && (within == Extremes::segment - 1 || at.row() == at.p.rows - 1))
-    means.finish(seen, within + 1);
-}
-
-template <class Element, class Sums, bool exact, Measures measures, class Means, class Buffer, int blocks>
-__device__ void combine_row(const RowCursor<Buffer, blocks>& at, u32 buffer, u32& bad,
-                            Extremes& seen, Means& means) {
-  using Vector = typename Buffer::Vector;
+template <class Element, class Sums, bool exact, bool measures, class Vector, int blocks>
+__device__ void combine_row(const RowCursor<Vector, blocks>& at, u32 buffer, u32 gains, u32& bad,
+                            Extremes& seen) {
   constexpr int count = Values<Element, Vector>::count, lanes = Extremes::segment / count;
   const Combination<blocks>& p = at.p;
   const bool inside = at.inside();
-  const bool measured = measures == Measures::along_rows && at.row() < p.rows;
+  const bool measured = measures && at.row() < p.rows;
   const int segment = max(min(at.columns() - at.column() / lanes * lanes, lanes), 0) * count;
   Vector* target = reinterpret_cast<Vector*>(p.planes + static_cast<long long>(at.row()) * p.columns) +
                    at.column();
@@ -182,53 +152,49 @@ __device__ void combine_row(const RowCursor<Buffer, blocks>& at, u32 buffer, u32
 #pragma unroll
   for (int i = 0; i < blocks; ++i) {
     shared_load(buffer + i * 32 * sizeof(Vector), in[i]);
-    if (measures != Measures::nothing && !inside) in[i] = {};
+    if (measures && !inside) in[i] = {};
   }
-  f16x2 pairs[words<Vector>][blocks];
-  if constexpr (!exact || measures == Measures::down_rows)
+  if constexpr (exact) {
+    if (measured) seen.take<Element>(in, segment);
+    if (inside) combine_plane<Element, Sums, 0>(p, in, p.scale, target, bad);
+  } else {
+    if (same<Element, bf16> && gains != unity) {
+#pragma unroll
+      for (int i = 0; i < blocks; ++i)
+#pragma unroll
+        for (int pair = 0; pair < words<Vector>; ++pair)
+          (&in[i].x)[pair] = bf16::times((&in[i].x)[pair], gains);
+    }
+    f16x2 pairs[words<Vector>][blocks];
 #pragma unroll
     for (int i = 0; i < blocks; ++i)
 #pragma unroll
       for (int pair = 0; pair < words<Vector>; ++pair)
         pairs[pair][i].pair = Element::to_f16((&in[i].x)[pair]);
-  if constexpr (exact) {
-    if (measured) seen.take<Element>(in, segment);
-    if (inside) combine_plane<Element, Sums, 0>(p, in, target, bad);
-  } else {
     if (measured) seen.take_pairs(pairs, segment);
     u32 most = 0;
     if (inside) combine_plane_f16<Sums, 0>(p, pairs, target, most);
     bad |= not_finite(most);
   }
-  if constexpr (measures == Measures::down_rows) {
-    means.add(pairs);
-    finish_segment(at, means, seen);
-  }
 }
 
-struct NoMeans {};
-
 // By one warp. `exact`: sums in float32, rounded once. `measured`: for the guard, whose registers are
-// wanted elsewhere if not; and where K runs down the rows only if there are few blocks, see
-// ../planes.py.
+// wanted elsewhere if not. (Where K runs down the rows a warp would have to combine 128 of them for a
+// segment: with lanes of 8 bytes, to have registers for the sums, 0.96 instead of 1.08 times the vendor
+// at 8192³.)
 template <class Element, class Sums, bool mn_major, bool exact, bool measured, int room, int blocks>
 __device__ void combine_items(const Combination<blocks>& p, u32 buffer, const Crew& crew, int worker,
                               int workers) {
-  using Buffer = RowBuffer<mn_major, blocks, room>;
+  using Buffer = RowBuffer<blocks, room>;
   using Vector = typename Buffer::Vector;
-  using Cursor = RowCursor<Buffer, blocks>;
-  constexpr bool few = blocks <= 4;
-  constexpr Measures measures = !measured          ? Measures::nothing
-                                : !mn_major        ? Measures::along_rows
-                                : few              ? Measures::down_rows
-                                                   : Measures::nothing;
+  using Cursor = RowCursor<Vector, blocks>;
   static_assert(Buffer::depth <= Cursor::length);  // who fetches is in the same item or in the next
+  constexpr bool measures = measured && !mn_major;
   const int lane = Cursor::lane();
   const u32 base = buffer + lane * sizeof(Vector), end = base + Buffer::depth * Buffer::row;
   u32 bad = 0;
   Extremes seen;
-  Choice<measures == Measures::down_rows, ColumnMeans<words<Vector>, blocks>, NoMeans> means;
-  Walk<mn_major, Buffer::depth < 8, blocks> items(p, crew, worker, workers);
+  Items<mn_major, Buffer::depth < Squares::rows, blocks> items(p, crew, worker, workers);
   Cursor now{p, items.valid(), 0, items.item}, ahead = now;
   items.advance();
   auto fetch = [&](u32 to) {
@@ -242,6 +208,7 @@ __device__ void combine_items(const Combination<blocks>& p, u32 buffer, const Cr
   for (u32 to = base; to != end - Buffer::row; to += Buffer::row) fetch(to);
   u32 to = end - Buffer::row;  // where the row before `from` was
   int* done = nullptr;         // counter of an item that is finished
+  const u32 gains = bf16::pack(p.gain.value(), p.gain.value());
   // TMA reads the planes: who waits for the count fences that. Counting waits for what was stored,
   // which has had time meanwhile.
   auto count_done = [&] {
@@ -253,7 +220,7 @@ __device__ void combine_items(const Combination<blocks>& p, u32 buffer, const Cr
     fetch(to);
     async_copy_wait<Buffer::depth - 1>();
     count_done();
-    combine_row<Element, Sums, exact, measures>(now, from, bad, seen, means);
+    combine_row<Element, Sums, exact, measures>(now, from, gains, bad, seen);
     to = from;
     from = from + Buffer::row == end ? base : from + Buffer::row;
     if (now.last()) {
@@ -264,7 +231,7 @@ __device__ void combine_items(const Combination<blocks>& p, u32 buffer, const Cr
     }
   }
   if (bad) Extremes::refuse(p.record);
-  if (measures != Measures::nothing) seen.add_to(p.record);
+  if (measures) seen.add_to(p.record, p.gain.value());
   async_copy_wait<0>();
   count_done();
   if (lane == 0) count_up(p.ready);  // this worker is done

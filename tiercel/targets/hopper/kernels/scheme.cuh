@@ -23,20 +23,39 @@ struct SchemeParams {
   Combination<C::b_blocks> right;
   Groups groups;                // unused: Store asks for it
   char* scratch;                // grid × tiles whose heads run ahead (at least 1) × slots × slot_bytes
-  int* flag;                    // set to 1 where the scheme's result is not wanted
+  int* flag;                    // set where the scheme's result is not wanted: 1, or 2 if it will be
+                                // of the same data in the next product, with other gains
   int block_rows, block_columns, tile_columns, k_tiles;
   int cluster_rows, cluster_columns, batches, group;
   int first_turn;               // clusters that combine in their first turn
   Crew first, beside;           // whole clusters; idle warps
   int split;                    // tiles whose heads run ahead
-  float alpha, plane_scale, plane_unscale;
+  float alpha, plane_scale;     // before gains
   Verdict verdict;
   int* arrived;                 // consumers that are done
   [[no_unique_address]] typename Trace<C::traced>::Params trace;
   [[no_unique_address]] typename C::Epilogue::Params epilogue;
+};
 
-  __device__ float in_unit(float factor, Unit unit) const {
-    return factor * (unit == Unit::one ? 1.0f : unit == Unit::scale ? plane_scale : plane_unscale);
+// What the planes' values are multiplied by, and its inverse, where a consumer finds them at once.
+template <class C>
+struct Units {
+  static constexpr int bytes = 8 * C::consumers;
+  u32 place;  // in shared memory
+
+  __device__ Units(const Consumer<C>& consumer)
+      : place(consumer.pipe.base + Layout<C>::bytes + 8 * consumer.group) {}
+  __device__ void find(const SchemeParams<C>& p, const Consumer<C>& consumer) const {
+    if (consumer.thread == 0) {
+      const float scale = p.plane_scale * p.left.gain.value() * p.right.gain.value();
+      shared_store(place, scale, 1 / scale);
+    }
+    named_sync(1 + consumer.group, 128);
+  }
+  __device__ float of(Unit unit) const {
+    if (unit == Unit::one) return 1;
+    const float2 both = shared_load_pair(place);
+    return unit == Unit::scale ? both.x : both.y;
   }
 };
 
@@ -189,7 +208,7 @@ struct Machine {
       forget(box);
       pending.finish(tile, p);
     }
-    const float factor = p.in_unit(step.factor, step.unit);
+    const float factor = step.factor * Units<C>(tile).of(step.unit);
     const bool zero = step.from == From::zero;
     switch (step.op) {
       case Step::Op::multiply:
@@ -311,7 +330,10 @@ __device__ __forceinline__ void scheme_gemm(const SchemeParams<C>& params) {
           portion.again = opaque(again);
           produce<C, Program>(params, producer, portion);
         });
-        if (again || !is_refused<C, Program>(params)) break;
+        if (again) break;
+        const bool refused = is_refused<C, Program>(params);
+        if (blockIdx.x == 0) choose_gains(params);
+        if (!refused) break;
         schedule = Scheduler<C>(params, rank);
       }
       producer.finish();
@@ -330,6 +352,7 @@ __device__ __forceinline__ void scheme_gemm(const SchemeParams<C>& params) {
     Accumulator<C> acc;
     Box<C> box;
     Machine<C, Program> machine{params, consumer, acc, box};
+    Units<C>(consumer).find(params, consumer);
     if (blockIdx.x == 0 && warp_group == 1 &&
         !unchanged<decltype(C::Operand::bits)>(params.verdict, consumer.thread, 128))
       *params.flag = 1;

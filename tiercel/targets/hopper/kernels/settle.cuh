@@ -21,7 +21,20 @@ __device__ bool is_refused(const P& p) {
       while (!Readiness::all(p.right.ready, p.first.workers + p.beside.workers - left)) pause();
   }
   if (count(p.flag) != 0) return true;
-  if (acceptable(p.verdict)) return false;
-  *p.flag = 1;
+  if (acceptable(p.verdict, p.left.gain.value(), p.right.gain.value())) return false;
+  atomicMax(p.flag, 1);
   return true;
+}
+
+// By one thread, behind that: gains for the next product of this kind. Data that were refused for want
+// of gains are not bad; such that come to need others again and again are.
+template <class P>
+__device__ void choose_gains(const P& p) {
+  const Verdict& v = p.verdict;
+  const Gain &left = p.left.gain, &right = p.right.gain;
+  const float a = left.wanted(v.left), b = right.wanted(v.right);
+  const bool none = left.value() == 1 && right.value() == 1;
+  if (left.next != nullptr) *left.next = __float_as_uint(a);
+  if (right.next != nullptr) *right.next = __float_as_uint(b);
+  if (none && !acceptable(v, 1, 1) && acceptable(v, a, b)) atomicMax(p.flag, 2);
 }

@@ -21,6 +21,12 @@ struct bf16 {
   static __device__ float low(u32 both) { return __uint_as_float(both << 16); }
   static __device__ float high(u32 both) { return __uint_as_float(both & 0xffff0000u); }
   static __device__ u32 to_f16(u32 both);
+  // By powers of two, exactly.
+  static __device__ u32 times(u32 both, u32 factors) {
+    u32 product;
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(both), "r"(factors));
+    return product;
+  }
 };
 
 struct f16 {
@@ -80,11 +86,6 @@ struct f16x2 {
     return c;
   }
   friend __device__ f16x2 operator-(f16x2 a) { return {a.pair ^ 0x80008000u}; }
-  friend __device__ f16x2 multiply_add(f16x2 a, f16x2 b, f16x2 c) {
-    f16x2 d;
-    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d.pair) : "r"(a.pair), "r"(b.pair), "r"(c.pair));
-    return d;
-  }
   friend __device__ f16x2 operator*(float factor, f16x2 a) {
     f16x2 c;
     asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(c.pair) : "r"(f16::pack(factor, factor)), "r"(a.pair));

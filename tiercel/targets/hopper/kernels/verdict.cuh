@@ -19,13 +19,14 @@ __device__ inline float least_of(const u32* record) {
   return __uint_as_float(Extremes::infinity - record[1]);
 }
 
-// By the records alone. Comparisons are such that NaN refuses.
-__device__ inline bool acceptable(const Verdict& v) {
+// By the records alone, of operands that are multiplied by these gains. Comparisons are such that NaN
+// refuses.
+__device__ inline bool acceptable(const Verdict& v, float left_gain, float right_gain) {
   const float most_a = most_of(v.left), least_a = least_of(v.left);
   const float most_b = most_of(v.right), least_b = least_of(v.right);
   const bool even = most_a / least_a * (most_b / least_b) <= v.limit;
   const bool small = most_a <= v.headroom && most_b <= v.headroom && most_a * most_b <= v.headroom;
-  const bool fine = least_a >= v.left_floor && least_b >= v.right_floor;
+  const bool fine = least_a * left_gain >= v.left_floor && least_b * right_gain >= v.right_floor;
   return even && small && fine && !Extremes::refused(v.left) && !Extremes::refused(v.right);
 }
 

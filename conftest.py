@@ -26,7 +26,9 @@ _NEED_NVRTC = [
     "tests/targets/hopper/test_epilogue_compile.py",
     "tests/targets/hopper/test_fused_epilogue.py",
     "tests/targets/hopper/test_grouped.py",
+    "tests/targets/hopper/test_neighbours.py",
     "tests/targets/hopper/test_stream_k_compile.py",
+    "tests/targets/hopper/test_traced_kernels.py",
 ]
 collect_ignore = [] if find_spec("torch") else [*_NEED_TORCH]
 collect_ignore += [] if find_spec("torch") and find_spec("triton") else _NEED_TRITON

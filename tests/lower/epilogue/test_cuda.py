@@ -193,11 +193,18 @@ def test_parameters_are_packed_as_the_struct_declares_them():
     out = Array((2, M, N), "bfloat16", (M * N, N, 1), 64)
     packed = pack_params(instance, N, arrays | {"rotated": 7.0, "out": out})
     found = np.frombuffer(packed, params_dtype(instance))[0]
-    assert found["_columns"] == N
+    assert found["columns"] == N
     assert found["_cos"].item() == (4096, 0, 16, 1, 16)
     assert found["_sin"].item() == (8192, 0, 0, 1, 16)
     assert found["_rotated"] == 7
     assert found["_out"].item() == (64, M * N, N, 1)
+
+
+def test_an_output_may_be_called_columns():
+    made = tiercel.epilogue(lambda acc: {"columns": ep.column_sum(acc)})
+    instance = made.bind((M, N), {})
+    assert params_dtype(instance).names == ("columns", "_columns")
+    assert "Array<float> columns_;" in source(instance)
 
 
 def test_packing_fills_defaults_and_misses_operands_by_name():

@@ -14,9 +14,10 @@ fragments of WGMMA lie in registers)::
       // Values of operands, to be loaded as seldom as the kernel's loops allow: once per tile,
       // once per pair of columns, once per row, once per pair of accumulators.
       static Scalars load_scalars(const Params& p, int batch);
-      static Row     load_row(const Params& p, int batch, int col, int ahead = 0);
+      static void    load_row(const Params& p, int batch, int col, int ahead, Row& values);
       static Column  load_column(const Params& p, int batch, int row);
-      static Tile    load_tile(const Params& p, int batch, int row, int col, int ahead = 0);
+      static void    load_tile(const Params& p, int batch, int row, int col, int ahead,
+                               Tile& values);
       // What load_tile reads of `columns` columns, to L2; nothing depends on it.
       static void prefetch_tile(const Params& p, int batch, int row, int col, int columns);
       // Operands that four lanes load for each other, of n pairs, 8 columns apart, in two rows:
@@ -24,6 +25,10 @@ fragments of WGMMA lie in registers)::
       static void load_fours<n>(const Params& p, int batch, const int (&rows)[2], int col,
                                 Tile (&tiles)[n][2]);
       static void settle_fours<n>(Tile (&tiles)[n][2]);
+      // Operands of which a lane loads eight adjacent columns, four pairs, at once; of two rows.
+      static void load_row_eights(const Params& p, int batch, int col, Row* pairs);
+      static void load_tile_eights(const Params& p, int batch, const int (&rows)[2], int col,
+                                   Tile (*pairs)[2]);
 
       // The arithmetic: acc[0] is element (row, col) of the product, acc[1] is (row, col + 1).
       static void apply(const Params&, int row, int col, const float (&acc)[2], const Scalars&,
@@ -41,7 +46,7 @@ fragments of WGMMA lie in registers)::
       // Partial results. Of rows, the values of many calls are folded at once, `nothing` in the
       // place of what does not count; of columns, apply folds. Combine threads by from_lane and
       // merge, write one per tile (or warp; a block is whatever the kernel counts). values[j] is of
-      // the pair of columns begin + 8 j.
+      // the pair of columns begin + 8 j; with ``eights``, of begin + 32 (j / 4) + 2 (j % 4).
       static RowValues nothing();
       template <int n> static void fold(RowPartials& into, const RowValues (&values)[n],
                                         const Column&, int begin);
@@ -63,7 +68,9 @@ shared memory itself is left out of ``load_tile`` and ``prefetch_tile``: it fill
 ``Tile`` from there. ``load_fours`` is for operands that repeat along the columns, one value for
 each pair (`cuda_memory.can_be_fours`): lane l of a warp holds pairs that begin at columns 2 (l % 4)
 and multiples of 8 further on, so that four lanes need 16 values of each 32 columns, which they load
-16 bytes each.
+16 bytes each. A kernel whose lanes hold eight adjacent columns instead names the operands that have
+16 bytes for these (`cuda_memory.can_be_eights`): ``load_row_eights`` and ``load_tile_eights`` fill
+them in.
 
 Rules. ``col`` is even, ``row < M`` and ``col < N``: a kernel does not call for padding, which would
 enter the partial results. Rows and tiles are loaded for column ``col + ahead``, which lies within
@@ -97,6 +104,8 @@ from tiercel.lower.epilogue.cuda_memory import (
     load,
     load_fours,
     load_partials,
+    load_row_eights,
+    load_tile_eights,
     members,
     merge,
     nothing,
@@ -130,19 +139,22 @@ def prelude() -> str:
 
 
 def source(
-    instance: Instance, name: str = "Epilogue", brought: str = "", fours: tuple[str, ...] = ()
-) -> str:
+    instance: Instance, name: str = "Epilogue", brought: str = "", fours: tuple[str, ...] = (),
+    eights: tuple[str, ...] = (),
+) -> str:  # fmt: skip
     """CUDA C++ of the struct ``tiercel::<name>`` for an instance; needs `prelude` before it.
 
     ``brought``: a tile operand that the kernel fills in itself. ``fours``: those of ``load_fours``.
+    ``eights``: those of ``load_row_eights`` and ``load_tile_eights``.
 
     Raises ``TiercelValueError`` for what one pass over a product cannot do.
     """
     _check(instance)
     comment = [f"// {line}" for line in describe(instance.epilogue, instance).splitlines()]
-    sections = [_members(instance), _loads(instance, (brought, *fours)), _fours(instance, fours)]
+    sections = [_members(instance), _loads(instance, brought, (*fours, *eights))]
+    sections += [_fours(instance, fours), _eights(instance, eights)]
     sections += [_apply(instance), _stores(instance)]
-    sections += [_partials(instance, over) for over in _PARTIALS]
+    sections += [_partials(instance, over, bool(eights)) for over in _PARTIALS]
     lines = ["namespace tiercel {", "", *comment, f"struct {name} {{"]
     for section in sections:
         lines += [f"  {line}" if line and not line.startswith("#") else line for line in section]
@@ -202,16 +214,21 @@ def _lanes(width: int) -> int:
     return 2 ** (1 + width)
 
 
-def _loads(instance: Instance, left_out: tuple[str, ...]) -> list[str]:
+def _loads(instance: Instance, brought: str, many: tuple[str, ...]) -> list[str]:
+    """``brought`` and ``many`` are loaded otherwise."""
     lines = []
     for holder, (struct, where, _) in HOLDERS.items():
-        filled = load(instance, holder, left_out)
+        filled = load(instance, holder, (brought, *many))
+        if holder in ("rows", "tile"):
+            lines.append(f"{_INLINE}void load_{struct.lower()}(")
+            lines += _block(f"    const Params& p, {where}, {struct}& values)", filled)
+            continue
         inside = [f"{struct} values;", *filled, "return values;"] if filled else ["return {};"]
         lines.append(f"{_INLINE}{struct} load_{struct.lower()}(")
         lines += _block(f"    const Params& p, {where})", inside)
     lines.append(f"{_INLINE}void prefetch_tile(")
     head = "    const Params& p, int batch, int row, int col, int columns)"
-    return lines + _block(head, prefetch(instance, left_out))
+    return lines + _block(head, prefetch(instance, brought))
 
 
 def _fours(instance: Instance, names: tuple[str, ...]) -> list[str]:
@@ -222,6 +239,19 @@ def _fours(instance: Instance, names: tuple[str, ...]) -> list[str]:
         *_block("    Tile (&tiles)[n][2])", load_fours(instance, names)),
         "template <int n>",
         *_block(f"{_INLINE}void settle_fours(Tile (&tiles)[n][2])", settle_fours(names)),
+    ]
+
+
+def _eights(instance: Instance, names: tuple[str, ...]) -> list[str]:
+    return [
+        f"{_INLINE}void load_row_eights(",
+        *_block(
+            "    const Params& p, int batch, int col, Row* pairs)",
+            load_row_eights(instance, names),
+        ),
+        f"{_INLINE}void load_tile_eights(",
+        "    const Params& p, int batch, const int (&rows)[2], int col,",
+        *_block("    Tile (*pairs)[2])", load_tile_eights(instance, names)),
     ]
 
 
@@ -240,8 +270,12 @@ def _apply(instance: Instance) -> list[str]:
         "    Outputs& outputs, RowPartials& row_partials, ColumnPartials& column_partials) {",
         "  RowValues values[1];",
         "  const Column columns = load_column(p, batch, row);",
-        "  apply(p, row, col, acc, load_scalars(p, batch), load_row(p, batch, col), columns,",
-        "        load_tile(p, batch, row, col), outputs, values[0], column_partials);",
+        "  Row along;",
+        "  Tile tile;",
+        "  load_row(p, batch, col, 0, along);",
+        "  load_tile(p, batch, row, col, 0, tile);",
+        "  apply(p, row, col, acc, load_scalars(p, batch), along, columns, tile, outputs,",
+        "        values[0], column_partials);",
         "  fold(row_partials, values, columns, col);",
         "}",
     ]
@@ -260,7 +294,7 @@ def _stores(instance: Instance) -> list[str]:
     return [*lines, f"{_INLINE}void store(", *_block(f"    {where})", calls)]
 
 
-def _partials(instance: Instance, over: str) -> list[str]:
+def _partials(instance: Instance, over: str, neighbours: bool) -> list[str]:
     struct, prefix, where = _PARTIALS[over]
     copied = from_lane(instance, over)
     fetched = [f"{struct} other;", *copied, "return other;"] if copied else ["return {};"]
@@ -274,12 +308,12 @@ def _partials(instance: Instance, over: str) -> list[str]:
             f"    const Params& p, int batch, {where}, const {struct}& partials)",
             store_partials(instance, over),
         ),
-        *(_row_results(instance) if over == "row" else []),
+        *(_row_results(instance, neighbours) if over == "row" else []),
     ]
 
 
-def _row_results(instance: Instance) -> list[str]:
-    neutral, folded = nothing(instance), fold(instance)
+def _row_results(instance: Instance, neighbours: bool) -> list[str]:
+    neutral, folded = nothing(instance), fold(instance, neighbours)
     where = "const Params& p, int batch, int row"
     loaded = load_partials(instance)
     filled = ["RowPartials partials;", *loaded, "return partials;"] if loaded else ["return {};"]

@@ -10,9 +10,9 @@ from tiercel.lower.epilogue.instance import Array, Instance, Operand, Partial, T
 #: Argument of `apply` -> (its struct, what says which elements, what it has).
 HOLDERS = {
     "scalars": ("Scalars", "int batch", "the same for a whole matrix"),
-    "rows": ("Row", "int batch, int col, int ahead = 0", "one value for each column"),
+    "rows": ("Row", "int batch, int col, int ahead", "one value for each column"),
     "columns": ("Column", "int batch, int row", "one value for each row"),
-    "tile": ("Tile", "int batch, int row, int col, int ahead = 0", "one value for each element"),
+    "tile": ("Tile", "int batch, int row, int col, int ahead", "one value for each element"),
 }
 
 _POSITION = {-1: "col / 2", 0: "col", 1: "2 * col"}
@@ -99,14 +99,14 @@ def _load(x: Operand, instance: Instance) -> list[str]:
     return [f"load_lanes(values.{name}, {start} + {_lanes_at(x, name, instance.even)});"]
 
 
-def prefetch(instance: Instance, left_out: tuple[str, ...] = ()) -> list[str]:
+def prefetch(instance: Instance, brought: str = "") -> list[str]:
     """Lines that bring tile operands of ``columns`` columns of the product to L2.
 
     Not those that repeat along the columns, which are small, nor those without adjacent columns.
     """
     lines = []
     for x in used(instance, "tile"):
-        if x.name not in left_out and not is_repeated(x) and x.layout != "strided":
+        if x.name != brought and not is_repeated(x) and x.layout != "strided":
             name = identifier(x.name)
             count = {-1: "columns / 2", 0: "columns", 1: "2 * columns"}[x.width or 0]
             lines.append(f"prefetch({_start(x, name)} + {_POSITION[x.width or 0]}, {count});")
@@ -140,6 +140,53 @@ def load_fours(instance: Instance, names: tuple[str, ...]) -> list[str]:
             "}",
         ]
     return lines
+
+
+def can_be_eights(x: Operand, array: Array) -> bool:
+    """Whether a lane can load an operand of 8 adjacent columns of the product in 16 bytes."""
+    halves = (x.dtype in ("bfloat16", "float16"), x.width, x.repeated) == (True, 0, False)
+    words = (x.dtype, x.width) == ("float32", -1) and (not x.repeated or x.spanning)
+    item = 2 if halves else 4
+    steps = (array.strides or ())[:-1]
+    aligned = array.address % 16 == 0 and all(item * step % 16 == 0 for step in steps)
+    return (halves or words) and x.layout == "vector" and not x.batched and aligned
+
+
+def period(x: Operand, array: Array) -> int:
+    """Columns of the product after which an operand of tiles repeats, 0 if it does not."""
+    return int((array.shape or (0,))[-1] / 2.0 ** (x.width or 0)) if is_repeated(x) else 0
+
+
+def load_row_eights(instance: Instance, names: tuple[str, ...]) -> list[str]:
+    """Lines that fill in the operands of rows of ``pairs``, four."""
+    lines = []
+    for x in used(instance, "rows"):
+        if x.name in names:
+            lines += _load_eights(x, "", "pairs[{}]")
+    return lines
+
+
+def load_tile_eights(instance: Instance, names: tuple[str, ...]) -> list[str]:
+    """Lines that fill in the operands of tiles of ``pairs``, four in each of two rows."""
+    lines = []
+    for x in used(instance, "tile"):
+        if x.name in names:
+            start = f" + rows[half] * p.{identifier(x.name)}.row"
+            inside = _load_eights(x, start, "pairs[{}][half]")
+            lines += ["#pragma unroll", "for (int half = 0; half < 2; ++half) {"]
+            lines += [*(f"  {line}" for line in inside), "}"]
+    return lines
+
+
+def _load_eights(x: Operand, start: str, pair: str) -> list[str]:
+    name, kind = identifier(x.name), "float4" if x.dtype == "float32" else "uint4"
+    at, member = _POSITION[x.width or 0], "[0]" if x.dtype == "float32" else ".word[0]"
+    if is_repeated(x):
+        at = f"({at} & (p.{name}.period - 1))"
+    return [
+        f"const {kind} {name} = *reinterpret_cast<const {kind}*>(p.{name}.data{start} + {at});",
+        *(f"{pair.format(i)}.{name}{member} = {name}.{lane};" for i, lane in enumerate("xyzw")),
+    ]
 
 
 def settle_fours(names: tuple[str, ...]) -> list[str]:
@@ -255,9 +302,10 @@ def nothing(instance: Instance) -> list[str]:
     ]
 
 
-def fold(instance: Instance) -> list[str]:
+def fold(instance: Instance, neighbours: bool = False) -> list[str]:
     """Lines that add ``values``, those of n calls, to ``into``, the partial results of a row."""
     lines = []
+    behind = "i / 8 * 32 + i % 8" if neighbours else "i / 2 * 8 + i % 2"
     for x in partials(instance, "row"):
         name, count = identifier(x.name), lanes(x.width)
         lines += [
@@ -272,7 +320,7 @@ def fold(instance: Instance) -> list[str]:
                 f"if (begin <= {at} && {at} < begin + 8 * n) {{  // of hardly any row",
                 "#pragma unroll",
                 "  for (int i = 0; i < 2 * n; ++i)",
-                f"    if (begin + i / 2 * 8 + i % 2 == {at}) into.{name} += {name}[i];",
+                f"    if (begin + {behind} == {at}) into.{name} += {name}[i];",
                 "}",
             ]
             continue

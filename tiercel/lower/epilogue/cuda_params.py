@@ -22,13 +22,14 @@ _REPEATED = np.dtype(
 @lru_cache(maxsize=256)
 def params_dtype(instance: Instance) -> np.dtype:
     """The layout of ``Params``, by the rules of C, one field for each member."""
-    fields: list[tuple[str, np.dtype]] = [("columns", np.dtype(np.int32))]
+    fields: list[tuple[str, np.dtype]] = []
     for x in instance.operands:
         by_pointer = _REPEATED if is_repeated(x) else _ARRAY
         fields.append((x.name, np.dtype(np.float32) if x.by_value else by_pointer))
     fields += [(x.name, _ARRAY) for x in (*instance.outputs, *instance.partials)]
     fields += [(result_name(x), _ARRAY) for x in instance.partials if x.over == "row"]
-    return np.dtype([(f"_{name}", kind) for name, kind in fields], align=True)
+    named = [(f"_{name}", kind) for name, kind in fields]  # one of them may be called columns
+    return np.dtype([("columns", np.dtype(np.int32)), *named], align=True)
 
 
 @lru_cache(maxsize=256)
@@ -55,7 +56,7 @@ def pack_params(instance: Instance, N: int, values: Mapping[str, Array | float])
     Raises ``TiercelValueError`` for an operand that is missing.
     """
     filled = np.zeros((), params_dtype(instance))
-    filled["_columns"] = N
+    filled["columns"] = N
     for x in instance.operands:
         value = values.get(x.name, instance.epilogue.defaults.get(x.name))
         if value is None:

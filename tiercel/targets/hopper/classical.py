@@ -19,6 +19,7 @@ def program(config: Config) -> source.KernelProgram:
     tile.multiply_fragments<tf32>(acc); tile.drain(acc);
     if (!gather(tile, acc)) return; store(tile, acc, p, p.d[0], 0, 0, 1.0f);
     """
+    before, after = (), ()
     plain = source.plain_program(config.operand)
     multiply, drain, store = plain.consume
     kind = wgmma.KINDS[config.operand][0]
@@ -30,11 +31,15 @@ def program(config: Config) -> source.KernelProgram:
     if config.promoted:
         scales = "BlockScales<Config>(tile)" if config.by_blocks else "NoScales()"
         multiply = f"tile.multiply_promoted<{kind}>(acc, {scales});"
+    if config.neighbours:
+        load = "[&] { loaded = StoreNeighbours<Config>::load(tile, p); }"
+        before = ("StoreNeighbours<Config>::Loaded loaded;",)
+        multiply = f"tile.multiply_until<{kind}, From::zero>(acc, {load});"
+        store = "StoreNeighbours<Config>::run(tile, acc, p, loaded);"
     if by_warps(config):
         store = "StoreWarps<Config>::run(tile, acc, p, p.d[0], 1.0f);"
     if config.swapped:
         store = "StoreTransposed<Config>::run(tile, acc, p, p.d[0]);"
-    before, after = (), ()
     if config.tile.cluster_k > 1:
         after = ("if (!gather(tile, acc)) return;",)
     if config.stream_k:

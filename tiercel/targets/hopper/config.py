@@ -130,6 +130,7 @@ class Config:
     consumer for an operand of the epilogue that TMA brings, and then for outputs; 0 if none.
     ``closes``: idle warps complete rows that are reduced, see ``kernels/closing.cuh``.
     ``stream_k``: all clusters share the tiles of the last turn, see ``stream_k.py``.
+    ``neighbours``: B's rows in another order, see ``kernels/store_neighbours.cuh``.
     """
 
     tile: Tile
@@ -149,6 +150,7 @@ class Config:
     operand_bytes: int = 0
     closes: bool = False
     stream_k: bool = False
+    neighbours: bool = False
 
     def __post_init__(self) -> None:
         columns = (64, 128, 256) if self.scaling == "blocks" else (64, 128, 192, 256)

@@ -172,13 +172,13 @@ def move_tensor_maps(descriptors: Iterable[tuple[Any, int]], address: int) -> No
 def tensor_map(
     dtype: str,
     address: int,
-    sizes: tuple[int, int, int],
-    strides: tuple[int, int],
-    box: tuple[int, int],
+    sizes: tuple[int, ...],
+    strides: tuple[int, ...],
+    box: tuple[int, ...],
 ) -> TensorMap:
-    """128-byte descriptor of a 3-D array (contiguous dimension first) and a 2-D box of it.
+    """128-byte descriptor of an array (contiguous dimension first) and a box of it.
 
-    ``strides`` of the second and third dimension in bytes, multiples of 16; the innermost side of
+    ``strides`` of all dimensions but the first in bytes, multiples of 16; the innermost side of
     the box is 128 or 64 bytes, swizzled. Elements outside read as zero and are not written.
     """
     driver = _driver()
@@ -195,12 +195,12 @@ def tensor_map(
     wide = box[0] * ITEM_BYTES["float32" if dtype == "tf32" else dtype] == 128
     made = driver.cuTensorMapEncodeTiled(
         kind,
-        3,
+        len(sizes),
         address,
         [driver.cuuint64_t(size) for size in sizes],
         [driver.cuuint64_t(stride) for stride in strides],
-        [driver.cuuint32_t(side) for side in (*box, 1)],
-        [driver.cuuint32_t(1)] * 3,
+        [driver.cuuint32_t(side) for side in box],
+        [driver.cuuint32_t(1)] * len(sizes),
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
         swizzles.CU_TENSOR_MAP_SWIZZLE_128B if wide else swizzles.CU_TENSOR_MAP_SWIZZLE_64B,
         driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,

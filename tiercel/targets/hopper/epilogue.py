@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tiercel.lower.epilogue import Array, Instance
 from tiercel.lower.epilogue.cuda import prelude
 from tiercel.lower.epilogue.cuda import source as struct_text
-from tiercel.lower.epilogue.cuda_memory import can_be_fours, used
+from tiercel.lower.epilogue.cuda_memory import can_be_eights, can_be_fours, period, used
 from tiercel.lower.epilogue.cuda_names import identifier, storage
 from tiercel.lower.epilogue.instance import TileOutput
 from tiercel.targets.hopper.config import CLOSING_BYTES, ITEM_BYTES, OUTPUTS, SHARED_BYTES, Tile
@@ -23,13 +23,22 @@ class Staged:
     """Outputs that leave through shared memory and TMA, the first one's kind alike in all.
 
     ``operand``: the operand that TMA brings there before, "" if none. ``fours``: operands that four
-    lanes load for each other.
+    lanes load for each other. ``eights``: those of 8 adjacent columns that a lane loads at once,
+    where B's rows come in the order of ``kernels/store_neighbours.cuh``; ``period``: columns after
+    which all operands of tiles are the same again, 0 if there are others.
     """
 
     outputs: tuple[TileOutput, ...]
     shrink: int  # 1: one column of two columns of the product
     operand: str = ""
     fours: tuple[str, ...] = ()
+    eights: tuple[str, ...] = ()
+    period: int = 0
+
+    @property
+    def neighbours(self) -> bool:
+        """Whether B's rows come in another order."""
+        return bool(self.eights)
 
     @property
     def first(self) -> TileOutput:
@@ -97,6 +106,34 @@ def with_operand(
     return staged
 
 
+def with_eights(
+    staged: Staged | None, instance: Instance, arrays: Mapping[str, Array], N: int
+) -> Staged | None:
+    """``staged`` with the operands that a lane can load 8 columns of at once.
+
+    None unless one of them is an operand of tiles, and the outputs are such that each lane stores 8
+    columns at once, too.
+    """
+    if staged is None or staged.shrink or ITEM_BYTES[staged.first.dtype] != 2 or N % 32:
+        return None
+    tiles = [x for x in used(instance, "tile") if can_be_eights(x, arrays[x.name])]
+    rows = [x for x in used(instance, "rows") if can_be_eights(x, arrays[x.name])]
+    if instance.batched or not tiles:
+        return None
+    whole = {period(x, arrays[x.name]) for x in used(instance, "tile")}
+    return replace(
+        staged,
+        eights=tuple(x.name for x in (*tiles, *rows)),
+        period=whole.pop() if len(whole) == 1 else 0,
+    )
+
+
+def fits_neighbours(tile: Tile) -> bool:
+    """Whether the kernel can store a tile's neighbours: ``kernels/store_neighbours.cuh``."""
+    alone = tile.schedule == "cooperative" and tile.blocks == 1 and tile.n % 64 == 0
+    return alone and tile.n >= 128 and tile.n // tile.cluster_m % 32 == 0
+
+
 def _aligned(x: Array) -> bool:
     steps = (x.strides or ())[:-1]
     return x.address % ALIGNMENT == 0 and all(2 * step % ALIGNMENT == 0 for step in steps)
@@ -154,6 +191,8 @@ struct Main {{
   static constexpr bool has_rest = {"true" if rest else "false"};
   static constexpr bool whole = {"true" if whole else "false"};
   static constexpr bool unit = {"true" if unit else "false"};
+  static constexpr bool neighbours = {"true" if staged and staged.neighbours else "false"};
+  static constexpr int period = {staged.period if staged else 0};
   static __device__ void bring(E::Tile& tile, u32 pair) {{ {bring} }}
   static __device__ void take(const E::Outputs& outputs, float& low, float& high) {{ {take} }}
   template <int m>
@@ -165,8 +204,9 @@ struct Main {{
   }}
 }};
 """
-    operand, fours = (staged.operand, staged.fours) if staged else ("", ())
-    struct = struct_text(instance, brought=operand, fours=fours)
+    operand = staged.operand if staged else ""
+    fours, eights = (staged.fours, staged.eights) if staged else ((), ())
+    struct = struct_text(instance, brought=operand, fours=fours, eights=eights)
     text = f"{prelude()}\n{struct}\n{adaptor}"
     maps = max(len(outputs), 1) + bool(operand)
     return EpilogueText(text, "Traced<tiercel::Epilogue, Main>", maps)

@@ -12,21 +12,24 @@ from tiercel.lower.epilogue import Array, Epilogue, Instance, bind
 from tiercel.lower.epilogue.cuda_params import addresses, pack_params, result_name
 from tiercel.lower.epilogue.instance import Partial
 from tiercel.targets.hopper import classical, epilogue_tile, source
+from tiercel.targets.hopper.classical import WARP_ROWS
 from tiercel.targets.hopper.compile import cubin
-from tiercel.targets.hopper.config import Config, Tile
+from tiercel.targets.hopper.config import ITEM_BYTES, Config, Tile
 from tiercel.targets.hopper.driver import Arguments, Kernel, multiprocessors
 from tiercel.targets.hopper.epilogue import (
     COLUMN_BLOCK,
     Staged,
     epilogue_text,
+    fits_neighbours,
     fitted,
     staged_outputs,
+    with_eights,
     with_fours,
     with_operand,
 )
 from tiercel.targets.hopper.launch import Launch
 from tiercel.targets.hopper.operand import Matrix, of_tensor, oriented
-from tiercel.targets.hopper.product import describe
+from tiercel.targets.hopper.product import describe, operand_boxes
 
 if TYPE_CHECKING:
     import torch
@@ -105,10 +108,18 @@ class EpiloguePlan:
             for name, x in operands.items():
                 if name == staged.operand and not isinstance(x, (int, float)):
                     tensors.append((name, x))
-            boxes = (of_tensor(x, name).tensor_map(64, span=span) for name, x in tensors)
-            maps = (*maps[:2], *boxes)
+            rows = WARP_ROWS if staged.neighbours else 64
+            boxes = [of_tensor(x, name).tensor_map(rows, span=span) for name, x in tensors]
+            b_map = maps[1]
+            if staged.neighbours:
+                b_rows = oriented(b.transposed, "b")[0]
+                b_map = b_rows.tensor_map_of_neighbours(operand_boxes(config)[1])
+            maps = (maps[0], b_map, *boxes)
             operand = staged.operand_bytes(self.tile)
-            config = replace(config, output=staged.first.dtype, operand_bytes=operand)
+            config = replace(
+                config, output=staged.first.dtype, operand_bytes=operand,
+                neighbours=staged.neighbours,
+            )  # fmt: skip
         closes = bool(self.results) and self.tile.schedule == "cooperative"
         config = replace(config, traced=bool(trace), closes=closes)
         params = replace(
@@ -139,13 +150,21 @@ def plan(
     M, N, alternates = a.rows, b.columns, tile is None
     arrays = {name: array_of(x) for name, x in operands.items()}
     instance = bind(epilogue, (*lead, M, N), arrays, dtype=a.dtype)
-    staged = with_operand(staged_outputs(instance, N), instance, arrays)
-    staged = with_fours(staged, instance, arrays)
+    k_major = not oriented(b.transposed, "b")[1]
+    staged = staged_outputs(instance, N)
+    neighbours = None
+    if k_major and ITEM_BYTES[a.dtype] == 2:
+        neighbours = with_eights(staged, instance, arrays, N)
+    staged = with_fours(with_operand(staged, instance, arrays), instance, arrays)
     if tile is None:
         sms, batches = multiprocessors(device), lead[0] if lead else 1
-        k_major = not oriented(b.transposed, "b")[1]
         brought = staged.operand if staged else ""
-        tile = epilogue_tile.choose(instance, M, N, a.columns, batches, sms, k_major, brought)
+        eights = neighbours.eights if neighbours else ()
+        tile = epilogue_tile.choose(
+            instance, M, N, a.columns, batches, sms, k_major, brought, eights
+        )
+    if neighbours is not None and fits_neighbours(tile):
+        staged = neighbours
     tile, staged = fitted(tile, staged)
     rows = [x for x in instance.partials if x.over == "row"]
     return EpiloguePlan(

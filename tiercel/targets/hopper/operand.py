@@ -54,7 +54,18 @@ class Matrix:
         batch = self.batch_stride * item if self.batches > 1 else _aligned(self.rows * row)
         sizes = (self.columns, self.rows, self.batches)
         dtype = "tf32" if operand and self.dtype == "float32" else self.dtype
-        return tensor_map(dtype, self.address, sizes, (row, batch), (span // item, box_rows))
+        return tensor_map(dtype, self.address, sizes, (row, batch), (span // item, box_rows, 1))
+
+    def tensor_map_of_neighbours(self, box_rows: int) -> TensorMap:
+        """Descriptor for boxes of ``box_rows`` rows × 128 bytes, multiples of 32 rows.
+
+        Of each 32 rows, row 8b + 2c + d goes to place 8c + 2b + d, which
+        ``kernels/store_neighbours.cuh`` explains. One row-major matrix of a multiple of 32 rows.
+        """
+        row = self.row_stride * ITEM_BYTES[self.dtype]
+        sizes = (self.columns, 2, 4, 4, self.rows // 32)
+        box = (128 // ITEM_BYTES[self.dtype], 2, 4, 4, box_rows // 32)
+        return tensor_map(self.dtype, self.address, sizes, (row, 8 * row, 2 * row, 32 * row), box)
 
 
 def _aligned(size: int) -> int:

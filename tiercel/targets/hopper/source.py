@@ -121,6 +121,7 @@ struct Config {{
   static constexpr bool stream_k = {_bool(config.stream_k)};  // the last turn is shared
   static constexpr bool grouped = {_bool(config.grouped)};
   static constexpr int boxes = {config.boxes};  // of an operand that a CTA loads alone
+  static constexpr bool neighbours = {_bool(config.neighbours)};  // see store_neighbours.cuh
   static constexpr bool traced = {_bool(config.traced)};  // timestamps, see trace.cuh
   static constexpr int wgmma_n = {config.wgmma_n};  // columns of an instruction
   static constexpr bool block_scales = {_bool(config.by_blocks)};

@@ -113,10 +113,13 @@ struct Direct : Before {
 // An epilogue traced from Python: E is the generated tiercel::Epilogue (see the contract in
 // tiercel/lower/epilogue/cuda.py). `Main` says which outputs go through shared memory:
 //   shrink, staged, further;  take(outputs, low, high);  take_further(outputs, pairs);
-//   has_rest;  store_rest(params, batch, row, column, outputs);  bring(tile, pair);  whole;  unit
+//   has_rest;  store_rest(params, batch, row, column, outputs);  bring(tile, pair);  whole;  unit;
+//   neighbours;  period
 //
 // `whole`: tiles do not reach beyond the last column, so that nothing has to be asked of columns.
 // `unit`: the product has no factor before the epilogue.
+// `neighbours`: a thread's pieces are neighbours in fours, see store_neighbours.cuh, and `period` is the
+// number of columns after which all operands of tiles are the same again, or 0.
 // There are no branches around the arithmetic: with them, a pair of values took as long as its chain
 // of instructions, 110 cycles for GELU, because nothing overlapped. What lies outside the output is
 // computed, too, and not stored or counted.
@@ -129,7 +132,8 @@ struct Traced {
   };
   static constexpr int shrink = Main::shrink, further = Main::further;
   static constexpr bool staged = Main::staged, loads = true, closes = E::has_row_partials;
-  static constexpr bool unit = Main::unit;
+  static constexpr bool unit = Main::unit, neighbours = Main::neighbours;
+  static constexpr int period = Main::period;
   typename E::RowPartials rows[2];  // of this thread's two rows
 
   struct Rows {
@@ -170,15 +174,49 @@ struct Traced {
     Operands<n> values{};  // without a value, the registers would be kept from one tile to the next
 #pragma unroll
     for (int j = 0; j < n; ++j) {
-      if (!inside(params, at.column + first + 8 * j)) continue;
-      values.along[j] = E::load_row(p, at.batch, column, 8 * j);
+      if (!inside(params, at.column + first + behind(j))) continue;
+      E::load_row(p, at.batch, column, behind(j), values.along[j]);
 #pragma unroll
       for (int half = 0; half < 2; ++half)
-        values.tiles[j][half] = E::load_tile(p, at.batch, row_inside(params, at, half), column, 8 * j);
+        E::load_tile(p, at.batch, row_inside(params, at, half), column, behind(j),
+                     values.tiles[j][half]);
     }
     const int rows[2] = {row_inside(params, at, 0), row_inside(params, at, 1)};
     E::load_fours(p, at.batch, rows, column, values.tiles);
     return values;
+  }
+
+  // The same where pieces are neighbours; what lies beyond the last column is left as it is. Operands
+  // of tiles:
+  template <int n, class P>
+  static __device__ void load_tiles(Operands<n>& values, const P& params, const Place& at, int first) {
+    const typename E::Params& p = params.epilogue.operands;
+    const int rows[2] = {row_inside(params, at, 0), row_inside(params, at, 1)};
+#pragma unroll
+    for (int j = 0; j < n; j += 4) {
+      const int column = at.column + first + behind(j);
+      if (!inside(params, column)) continue;
+      E::load_tile_eights(p, at.batch, rows, at.block_column + column, &values.tiles[j]);
+#pragma unroll
+      for (int i = 0; i < 8; ++i)
+        E::load_tile(p, at.batch, rows[i % 2], at.block_column + column, i / 2 * 2,
+                     values.tiles[j + i / 2][i % 2]);
+    }
+  }
+
+  // … and of rows:
+  template <int n, class P>
+  static __device__ void load_along(Operands<n>& values, const P& params, const Place& at, int first) {
+    const typename E::Params& p = params.epilogue.operands;
+#pragma unroll
+    for (int j = 0; j < n; j += 4) {
+      const int column = at.column + first + behind(j);
+      if (!inside(params, column)) continue;
+      E::load_row_eights(p, at.batch, at.block_column + column, &values.along[j]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        E::load_row(p, at.batch, at.block_column + column, 2 * i, values.along[j + i]);
+    }
   }
 
   // Loaded values, before they are used.
@@ -201,7 +239,7 @@ struct Traced {
     typename E::RowValues reduced[2][n];
 #pragma unroll
     for (int j = 0; j < n; ++j) {
-      const int in_block = at.column + first + 8 * j, column = at.block_column + in_block;
+      const int in_block = at.column + first + behind(j), column = at.block_column + in_block;
       typename E::ColumnPartials gathered;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -312,6 +350,9 @@ struct Traced {
   static __device__ int row_inside(const P& params, const Place& at, int half) {
     return at.block_row + min(at.row + 8 * half, params.block_rows - 1);
   }
+
+  // Columns from a thread's first piece to piece j.
+  static __device__ constexpr int behind(int j) { return neighbours ? j / 4 * 32 + j % 4 * 2 : 8 * j; }
 
   static constexpr int bundle = 32;  // mirrored by ../epilogue_plan.py
 

@@ -12,6 +12,7 @@
 #include "scales.cuh"
 #include "split.cuh"
 #include "store.cuh"
+#include "store_neighbours.cuh"
 #include "store_transposed.cuh"
 #include "store_warps.cuh"
 #include "stream_k.cuh"

@@ -52,6 +52,20 @@ struct Consumer {
     multiply_rest<Kind, From::sum>(acc, first);
   }
 
+  // The same; `late` is done before the last k-tiles, whose products take about as long as what it
+  // asks memory for.
+  template <class Kind, From from, class Late>
+  __device__ void multiply_until(Accumulator<C>& acc, Late late) {
+    const int last = max(0, k_tiles - alone);
+#pragma unroll 1
+    for (int k = 0; k < last; ++k) k_tile<Kind>(acc, k, from == From::sum || k > 0);
+    late();
+    if (group == 1) take_turns();
+#pragma unroll 1
+    for (int k = last; k < k_tiles; ++k) k_tile<Kind>(acc, k, from == From::sum || k > 0);
+    if (group == 0) take_turns();
+  }
+
   // acc = A × B, A through registers: while the products of one step of a k-tile (32 bytes of K) are
   // under way, A of the next step is fetched. With the fragments of whole k-tiles, two blocks of rows
   // had too few registers, and ptxas waited for every single instruction.

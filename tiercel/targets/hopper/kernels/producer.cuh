@@ -61,21 +61,24 @@ struct Producer {
   __device__ void load_both(const TensorMap& a, const TensorMap& b, u32 full, int k, int m, int n) {
     load<C::tile_m, C::a_mn_major, cluster_n>(pipe.a(stage.index), a, full, tile.row,
                                               (k_first + k) * C::tile_k, a_batch, n, cluster_m, m);
-    load<C::tile_n, C::b_mn_major, cluster_m>(pipe.b(stage.index), b, full, tile.n * C::tile_n,
-                                              (k_first + k) * C::tile_k, b_batch, m, 1,
-                                              n * cluster_m);
+    load<C::tile_n, C::b_mn_major, cluster_m, C::neighbours>(
+        pipe.b(stage.index), b, full, tile.n * C::tile_n, (k_first + k) * C::tile_k, b_batch, m, 1,
+        n * cluster_m);
   }
 
   // One operand tile, `extent` rows of M or N. The `sharers` CTAs of the cluster that need the
   // same tile load 1/sharers of it each and multicast it. CTAs `first + i·step` share. Where
-  // tiles may be shared either way, a box is a half of each, and one CTA loads both.
-  template <int extent, bool mn_major, int sharers>
+  // tiles may be shared either way, a box is a half of each, and one CTA loads both. `in_groups`:
+  // of 32 rows, which the tensor map puts in the order that store_neighbours.cuh describes.
+  template <int extent, bool mn_major, int sharers, bool in_groups = false>
   __device__ void load(u32 target, const TensorMap& map, u32 full, int mn, int k, int batch,
                        int share, int step, int first) {
     u16 mask = 0;
     for (int i = 0; i < sharers; ++i) mask |= 1 << (first + i * step);
     auto box = [&](u32 to, int x, int y) {
-      if constexpr (sharers == 1) tma_load(to, map, full, x, y, batch);
+      if constexpr (in_groups && sharers == 1) tma_load_groups(to, map, full, x, y / 32);
+      else if constexpr (in_groups) tma_load_groups_multicast(to, map, full, x, y / 32, mask);
+      else if constexpr (sharers == 1) tma_load(to, map, full, x, y, batch);
       else tma_load_multicast(to, map, full, x, y, batch, mask);
     };
     constexpr int parts = C::boxes > sharers ? C::boxes : sharers;

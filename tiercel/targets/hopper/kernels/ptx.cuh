@@ -94,6 +94,23 @@ __device__ inline void tma_load_multicast(
       ::"r"(target), "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(mask) : "memory");
 }
 
+// Rows in groups of 32, from group `group` on, of an array that is described in five dimensions.
+__device__ inline void tma_load_groups(u32 target, const TensorMap& map, u32 barrier, int x,
+                                       int group) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%3, %5, %5, %5, %4}], [%2];"
+      ::"r"(target), "l"(&map), "r"(barrier), "r"(x), "r"(group), "r"(0) : "memory");
+}
+
+__device__ inline void tma_load_groups_multicast(u32 target, const TensorMap& map, u32 barrier,
+                                                 int x, int group, u16 mask) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%3, %5, %5, %5, %4}], [%2], %6;"
+      ::"r"(target), "l"(&map), "r"(barrier), "r"(x), "r"(group), "r"(0), "h"(mask) : "memory");
+}
+
 __device__ inline void bulk_load(u32 target, const void* source, u32 bytes, u32 barrier) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
@@ -298,6 +315,11 @@ __device__ inline void shared_store(u32 address, float x) {
 
 __device__ inline void shared_store(u32 address, u16 x) {
   asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "h"(x) : "memory");
+}
+
+__device__ inline void shared_store(u32 address, u32 x, u32 y, u32 z, u32 w) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
+               ::"r"(address), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
 }
 
 __device__ inline uint4 shared_load(u32 address) {

@@ -109,3 +109,24 @@ def test_batched_gradients(kernel_runs):
     ours = torch.autograd.grad(tiercel.linear(x, w), [x, w], vectors, is_grads_batched=True)
     expected = torch.autograd.grad(F.linear(x, w), [x, w], vectors, is_grads_batched=True)
     torch.testing.assert_close(ours, expected)
+
+
+def test_gradients_of_16_bits_are_classical_with_deterministic_algorithms(monkeypatch):
+    texts = []
+
+    def recorded(text, classical=False):
+        texts.append(of_derivatives(text, classical))
+        return texts[-1]
+
+    autograd = import_module("tiercel.frontends.torch.autograd")
+    of_derivatives = autograd.of_derivatives
+    monkeypatch.setattr(autograd, "of_derivatives", recorded)
+    try:
+        for wanted in (True, False):
+            torch.use_deterministic_algorithms(wanted)
+            for dtype in (torch.bfloat16, torch.float32):
+                x, w = leaf(6, 3, dtype=dtype), leaf(5, 3, dtype=dtype)
+                torch.ops.tiercel.linear(x, w, None, "").sum().backward()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert texts == ["accuracy=classical", "", "", ""]

@@ -31,7 +31,9 @@ class _Product(torch.autograd.Function):
         needs_a, needs_b, *_ = ctx.needs_input_grad
         # The input of a frozen weight is not kept: adapters count on that memory.
         ctx.save_for_backward(a if needs_b else None, b if needs_a else None)
-        ctx.options = of_derivatives(options)
+        # Gradients of 16 bits are too small for a scheme that may not remember how small.
+        classical = a.dtype.itemsize == 2 and torch.are_deterministic_algorithms_enabled()
+        ctx.options = of_derivatives(options, classical)
         ctx.b_strides = b.stride()[-2:]
 
 

@@ -99,14 +99,15 @@ class Call:
     ) -> None:
         """The product where another one of a has made the planes, and the record in its flags."""
         memory = layout.allocate(operands[0])
-        arrays = *operands, planes.memory, memory
         if self._reading is None:
             workspace = layout.arrays(memory)
-            workspace[0], workspace[-1] = planes.array(0), planes.array(-1)
+            workspace[0], workspace[-1] = found = planes.array(0), planes.array(-1)
+            arrays = *operands, *found, memory
             self._reading = self._ready(arrays, workspace, Combining("before"))
         movable = self._reading.movable
+        first, *_, flags = planes.layout.addresses(planes.memory)  # not always of one layout
         with movable.lock:
-            movable.to([x.data_ptr() for x in arrays])
+            movable.to([*(x.data_ptr() for x in operands), first, flags, memory.data_ptr()])
             planes.layout.clear_flags(planes.memory, stream, FRESH)
             self._reading.launch.multiply.run(stream)
         if self._refusals.due():
@@ -129,4 +130,9 @@ class Call:
 
     def _tell(self, flags: torch.Tensor) -> None:
         """Let the host hear of a product by its flags."""
-        self._refusals.tell(lambda heard: bool(heard.item()), flags[:1])
+        self._refusals.tell(is_bad, flags[:1])
+
+
+def is_bad(heard: torch.Tensor) -> bool:
+    """Whether data are not for a scheme; 2 says that the next product's gains will do for them."""
+    return heard.item() == 1

@@ -94,9 +94,11 @@ def _inside_the_kernel(
         return launch
     operands = request.a[:rows], result.view(M, N)[:rows]
     call = weight.call(operands if packed else (*operands, request.b), any_scale=any_scale)
+    deterministic = torch.are_deterministic_algorithms_enabled()  # other calls then
 
     def launch(a: torch.Tensor, b: torch.Tensor, bias: Any, out: torch.Tensor) -> bool:
-        if weight.refusals.resting():
+        changed = torch.are_deterministic_algorithms_enabled() != deterministic
+        if changed or weight.refusals.resting():
             return False
         call.run((a, out) if packed else (a, out, b), tracked)
         if rows < M:

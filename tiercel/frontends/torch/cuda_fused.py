@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tiercel.errors import TiercelValueError
-from tiercel.frontends.torch.cuda_call import Call
+from tiercel.frontends.torch.cuda_call import Call, is_bad
+from tiercel.frontends.torch.cuda_machine import capturing
 from tiercel.frontends.torch.cuda_packed import Packed
 from tiercel.frontends.torch.engine import Product
 from tiercel.frontends.torch.refusals import Refusals
@@ -81,13 +82,16 @@ class FusedWeight:
 
     def call(self, operands: tuple[torch.Tensor, ...], *, any_scale: bool = False) -> Call:
         """Products of operands (a, out and, without a static one, b) that lie like these."""
-        kind = any_scale, *((x.shape, x.stride()) for x in operands)
+        # What an earlier product leaves behind may show in the last bits of small elements.
+        remembers = not torch.are_deterministic_algorithms_enabled()
+        kind = any_scale, remembers, *((x.shape, x.stride()) for x in operands)
         found = self._calls.get(kind)
         if found is None:
             if len(self._calls) >= MOST_READY:
                 self._calls.clear()
-            prepare = partial(_prepared, self.static.operand, self._program, self._judge(any_scale))
-            operand = self.static.operand
+            operand, judge = self.static.operand, self._judge(any_scale)
+            gains = _gains(operands[0].device) if remembers and not capturing() else None
+            prepare = partial(_prepared, operand, self._program, judge, gains)
             shared = None if operand is None else operand.lowered.program
             found = self._calls[kind] = Call(prepare, operands, shared, self.refusals)
         return found
@@ -121,13 +125,14 @@ class FusedWeight:
     def tell(self, flags: Callable[[], torch.Tensor]) -> None:
         """Let the host hear of a product by its flags, now and then."""
         if self.refusals.due():
-            self.refusals.tell(lambda heard: bool(heard.item()), flags()[:1])
+            self.refusals.tell(is_bad, flags()[:1])
 
 
 def _prepared(
     operand: Any,
     program: AccumulatorProgram | None,
     judge: Judge,
+    gains: torch.Tensor | None,
     operands: list[torch.Tensor],
     memory: list[torch.Tensor] | None,
     combining: Any,
@@ -138,8 +143,14 @@ def _prepared(
     a, out, *b = operands
     return prepare(
         a, b[0] if b else operand, out, program=program, judge=judge, combining=combining,
-        memory=None if memory is None else Workspace(*memory),
+        memory=None if memory is None else Workspace(*memory), gains=gains,
     )  # fmt: skip
+
+
+def _gains(device: torch.device) -> torch.Tensor:
+    from tiercel.targets.hopper.gains import gains
+
+    return gains(device)
 
 
 @cache

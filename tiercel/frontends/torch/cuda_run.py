@@ -222,8 +222,7 @@ def weight_of(plan: GpuPlan, request: Request) -> Any:
     """What multiplies by a fused kernel: a packed weight, or one that combines any operands."""
     if request.packed is not None:
         return request.packed.panels
-    a, problem = request.a, plan.problem
-    return cuda_fused.unpacked(plan.chosen.algorithm, a.dtype, problem.K, a.get_device())
+    return cuda_fused.unpacked(plan.chosen.algorithm, request.product, request.a.get_device())
 
 
 def _fused(plan: GpuPlan, request: Request, out: torch.Tensor) -> None:

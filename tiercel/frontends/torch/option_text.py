@@ -102,9 +102,13 @@ def without_epilogue(text: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def of_derivatives(text: str) -> str:
-    """The options of the products that differentiate this one: planned anew, no epilogue."""
-    return encode(replace(decode(text), epilogue=None, scheme=None))
+def of_derivatives(text: str, classical: bool = False) -> str:
+    """The options of the products that differentiate this one: planned anew, no epilogue.
+
+    ``classical``: by no scheme.
+    """
+    options = replace(decode(text), epilogue=None, scheme=None)
+    return encode(replace(options, accuracy="classical") if classical else options)
 
 
 def with_packed(text: str, algorithm: str) -> str:

@@ -38,7 +38,7 @@ from tiercel.targets.hopper.fused_product import FusedLaunch, prepare
 from tiercel.targets.hopper.packed import pack
 from tiercel.targets.hopper.workspace import FRESH
 
-WINOGRAD, LEAN, TWICE = "winograd", "lean-4x2x4", "winograd2"
+WINOGRAD, LEAN = "winograd", "lean-4x2x4"
 BEFORE = Combining()
 #: Shape, and by scheme what is measured beside the vendor and the classical kernel.
 CASES: list[tuple[tuple[int, int, int], dict[str, list[str]]]] = [
@@ -47,7 +47,7 @@ CASES: list[tuple[tuple[int, int, int], dict[str, list[str]]]] = [
         LEAN: ["kernel", "guarded"],
     }),
     ((16384, 16384, 16384), {
-        LEAN: ["kernel", "guarded"], WINOGRAD: ["guarded", "dynamic"], TWICE: ["packed"],
+        LEAN: ["kernel", "guarded"], WINOGRAD: ["guarded", "dynamic"],
     }),
     ((8192, 8192, 28672), {
         WINOGRAD: ["kernel", "packed", "guarded", "dynamic"],

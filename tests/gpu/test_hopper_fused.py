@@ -241,9 +241,12 @@ def test_refusals():
         prepare(a, a.half(), a, program=WINOGRAD)
     with pytest.raises(TiercelValueError, match="program is missing"):
         prepare(a, a, a)
+    with pytest.raises(TiercelValueError, match="138 planes and blocks"):
+        prepare(a, a, a, program=program("winograd2"))
 
 
 @pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("combining", list(WAYS.values())[1:], ids=list(WAYS)[1:])
 def test_gains_follow_the_data(transposed: bool, combining):
     a = torch.randn(1024, 1024, device="cuda")
     b = torch.randn(1024, 1536, device="cuda")
@@ -253,7 +256,7 @@ def test_gains_follow_the_data(transposed: bool, combining):
     judge = Judge(Guard(64.0, 1e30), (2.0**-13, 2.0**-13))
     stream = torch.cuda.current_stream().cuda_stream
     # Scale of A, whether it is refused, and about the gain that is left.
-    steps = [(1, 0, 1), (1e-6, 2, 2**19), (1e-6, 0, 2**19), (3e-8, 0, 2**24), (1, 1, 2**10)]
+    steps = [(1, 0, 1), (1e-6, 2, 2**20), (1e-6, 0, 2**20), (4e-8, 0, 2**25), (1, 1, 2**11)]
     for scale, refused, gain in (*steps, (1, 0, 1)):
         left, right = (scale * a).bfloat16(), (b / scale).bfloat16() if scale == 1 else b.bfloat16()
         work = prepare(

@@ -1,7 +1,7 @@
 """The grouped kernel compiles, without a GPU, to what it should be."""
 
 import struct
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from math import prod
 from typing import Any, NamedTuple
 
@@ -34,6 +34,14 @@ def test_tensor_cores_and_both_ways_to_store(tile):
     assert count("UTMASTG", sass) > 0  # whole subtiles
     assert count("STG", sass) > 0  # those in which a group ends
     assert count("LDL", sass) == count("STL", sass) == 0
+
+
+def test_a_cluster_shares_b_or_a():
+    wide = assembly(text(GROUPED[0])[1])
+    assert count(r"UTMALDG\.3D\.MULTICAST", wide) == 2  # halves of B, halves of A
+    assert count(r"UTMALDG\.3D", wide) == 2 + 4  # and both halves of the other
+    beside = assembly(text(replace(PINGPONG, cluster_m=1, cluster_n=2))[1])
+    assert count(r"UTMALDG\.3D", beside) == 2  # always A
 
 
 @pytest.mark.parametrize("operand", ["float16", "float8_e4m3fn"])

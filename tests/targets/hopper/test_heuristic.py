@@ -90,3 +90,10 @@ def test_impossible_tiles_are_refused(arguments: tuple, reason: str):
 def test_absence_is_explained():
     reason = available()
     assert reason is None or len(reason.splitlines()) == 1
+
+
+@pytest.mark.parametrize("rows", [1, 64, 256, 2048])
+def test_groups_take_wide_tiles_where_they_fill_the_gpu(rows: int):
+    many = heuristic.choose_grouped(64, 64 * rows, 4096, 4096, 132)
+    assert many == heuristic.CANDIDATES[0]
+    assert heuristic.choose_grouped(2, 2 * min(rows, 256), 1024, 4096, 132) == heuristic.PINGPONG

@@ -45,6 +45,7 @@ TILE = Tile(128, 256, 4, "cooperative", cluster_m=2)
 HEADER = FRESH + 2 * verdict.RECORD_WORDS
 LEAST_K_TILES = 8  # of a product, beside stores and loads: ``kernels/scheme.cuh``
 PART_K_TILES = 12  # of one of several parts
+MOST_MAPS = 124  # of planes and blocks of the output: what ptxas takes as a kernel's argument
 
 
 class Workspace(NamedTuple):
@@ -154,7 +155,8 @@ def prepare(
     operands are multiplied by them before they are combined, and each product leaves those that its
     data ask for; so data that are small, but alike from call to call, suit the scheme.
 
-    Raises :class:`TiercelValueError` where the sizes do not divide into the scheme's blocks.
+    Raises :class:`TiercelValueError` where the sizes do not divide into the scheme's blocks, or the
+    scheme has too many planes.
     """
     tensor, packed = (b.b, b) if isinstance(b, PackedOperand) else (b, None)
     program = program if packed is None else packed.lowered.program
@@ -169,6 +171,12 @@ def prepare(
         left, right, d, program, packed is None, combining, judge is not None, device,
         ending is not None,
     )  # fmt: skip
+    maps = len(shape.lowered.a_planes) + len(shape.lowered.b_planes) + program.m * program.n
+    if maps > MOST_MAPS:
+        raise TiercelValueError(
+            f"{program.name} has {maps} planes and blocks; one kernel takes up to {MOST_MAPS}. Use "
+            "a scheme of fewer products"
+        )
     if ending is not None:
         shape = replace(shape, slots=fused_source.slots(shape.lowered, postpones=True))
     if memory is None:
@@ -201,8 +209,9 @@ def _records(flags: int) -> tuple[int, int]:
 
 
 def _gains(shape: _Shape, flags: int, gains: torch.Tensor | None) -> list[planes.Gain]:
-    """Of A and B, where the kernel finds them."""
-    first = 0 if gains is None or shape.lowered.operand != "bfloat16" else gains.data_ptr()
+    """Of A and B, where the kernel finds them. They stay 1 where another one combines planes."""
+    alone = shape.inside and not shape.combining.early and shape.lowered.operand == "bfloat16"
+    first = gains.data_ptr() if alone and gains is not None else 0
     used = [record + 4 * verdict.GAIN for record in _records(flags)]
     found = [planes.Gain(first and first + 4 * i, place) for i, place in enumerate(used)]
     return found if shape.dynamic else [found[0], planes.UNITY]
@@ -321,7 +330,7 @@ def _argument(
         ready, group = flags + 4 * HEADER, heuristic.GROUP
         for i, (grid, wanted, address) in enumerate(work):
             early = fused.early_and_late(wanted)[0]
-            made = planes.combination(grid, early, address, records[i], scales[i], device, gains[i])
+            made = planes.combination(grid, early, address, records[i], scales[i], device)
             before += [] if made is None else [made]
             rest = address + planes.plane_bytes(grid, early)
             contents[i] = planes.arguments(
@@ -330,10 +339,8 @@ def _argument(
             ready += 4 * shape.counters[i]
     else:
         made = [
-            planes.combination(*x, record, scale, device, gain, known)
-            for x, scale, record, gain, known in zip(
-                work, scales, records, gains, measured, strict=False
-            )
+            planes.combination(*x, record, scale, device, known)
+            for x, scale, record, known in zip(work, scales, records, measured, strict=False)
         ]
         before = [x for x in made if x is not None]
     return SchemeParams(

@@ -121,7 +121,6 @@ def combination(
     record: int,
     scale: float,
     device: int,
-    gain: Gain = UNITY,
     measured: bool = False,
 ) -> Launch | None:
     """Prepare the writing of all written planes; ``None`` when there are none.
@@ -133,7 +132,7 @@ def combination(
         return None
     made = _kernel(grid.view.dtype, len(grid.order), sums, measured, device)
     blocks = -(-grid.rows * _vectors(grid, grid.columns) // THREADS)
-    content = Arguments(arguments(grid, memory, record, 0, gain, scale, 1))
+    content = Arguments(arguments(grid, memory, record, 0, UNITY, scale, 1))
     return Launch(made, blocks, content, THREADS, Places(ADDRESSES))
 
 

@@ -19,14 +19,14 @@ import numpy as np
 
 from tiercel.lower.blocking import blocking
 from tiercel.lower.program import lower
-from tiercel.planner.cost import kernel_seconds
+from tiercel.planner.cost import from_memory, kernel_seconds
 from tiercel.planner.machine import Machine, Rates
 from tiercel.planner.problem import Problem
 
 log = logging.getLogger("tiercel")
 
 #: Version of what is measured: a change makes stored profiles obsolete.
-VERSION = 21
+VERSION = 22
 
 #: The kernels in machine cycles (AVX2, Zen 3): share of peak in deep tiles, cycles a register tile
 #: costs beside its multiplications and that one more destination adds, bytes a cycle of each stage.
@@ -130,22 +130,27 @@ def _numpy_on_one_core(machine: Machine, dtype: str) -> Machine:
     with _blas_limit(1):
         vendor = measure.vendor_share(dtype) * _predicted_gflops(machine, dtype, 1)
         square = measure.vendor_gflops(dtype, n, n, n)
-        half = _halves(dtype, square)
-        half_columns = _halves(dtype, square, columns=True)[:2]  # along K nothing changes
-    vendor *= 1 + sum(half) / n  # what it reaches where all sizes are large
+        half = _halves(machine, dtype, square)
+        half_columns = _halves(machine, dtype, square, columns=True)[:2]  # along K nothing changes
+    # What it reaches where all sizes are large.
+    vendor *= 1 + sum(half) / n * from_memory(Problem(n, n, n, dtype), machine)
     return _with(
         machine, dtype, vendor=vendor, half=half, half_columns=half_columns,
         vendor_all_cores=vendor, half_all_cores=half,
     )  # fmt: skip
 
 
-def _halves(dtype: str, square: float, *, columns: bool = False) -> tuple[float, float, float]:
+def _halves(
+    machine: Machine, dtype: str, square: float, *, columns: bool = False
+) -> tuple[float, float, float]:
     """Sizes at which NumPy halves the rate of a square, now, by products with one short side."""
     from tiercel.targets.cpu import measure
 
     long, short = measure.LONG, measure.SHORT
     m, n, k = (
-        short * (square / measure.vendor_gflops(dtype, *shape, columns=columns) - 1)
+        short
+        * (square / measure.vendor_gflops(dtype, *shape, columns=columns) - 1)
+        / from_memory(Problem(*shape, dtype), machine)
         for shape in ((short, long, long), (long, short, long), (long, long, short))
     )
     return _plausible(m), _plausible(n), _plausible(k)
@@ -168,7 +173,7 @@ def _on_all_cores(machine: Machine, dtype: str) -> Machine:
         own = max(own, measure.own_gflops(dtype, cores))
         with _blas_limit(cores):
             vendor = max(vendor, measure.vendor_gflops(dtype, n, n, n))
-            half = _halves(dtype, vendor)
+            half = _halves(machine, dtype, vendor)
         if ALIKE[0] * vendor <= own <= ALIKE[1] * vendor:
             break
     scaling = max(1.0, min(cores, own / alone))
@@ -182,7 +187,8 @@ def _on_all_cores(machine: Machine, dtype: str) -> Machine:
     predicted = _predicted_gflops(machine, dtype, cores)
     # A NumPy that stays this slow was disturbed: believing it would lose to the real one.
     half = tuple(map(max, half, machine.rates[dtype].half))  # more cores, no more memory
-    share = max(vendor / own, 1 / ALIKE[1]) * (1 + sum(half) / n)
+    reach = from_memory(Problem(n, n, n, dtype), machine)
+    share = max(vendor / own, 1 / ALIKE[1]) * (1 + sum(half) / n * reach)
     return _with(machine, dtype, vendor_all_cores=share * predicted, half_all_cores=half)
 
 

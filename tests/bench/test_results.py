@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.sample import case_result, sample_results
+from tests.bench.sample import case_result, flat, sample_results
 from tiercel.bench.case import Case
 from tiercel.bench.results import Peak, joined, read_json, write_json
 from tiercel.bench.summary import bars_met, summarise_ratios
@@ -59,6 +59,14 @@ def test_summary_leaves_short_calls_out():
     assert summary.worst == pytest.approx(0.98)
     assert summary.worst_label == "901×800×700"
     assert summarise_ratios([]) is None
+
+
+def test_a_peer_that_was_slow_in_its_own_process_makes_no_call_long():
+    """What counts is its time beside tiercel: NumPy's threads take 8 ms to wake after a pause."""
+    waking = case_result(Case(46, 14, 853, group="random"), 2.5e-5, numpy=8e-3)
+    beside = tuple(replace(timing, ratio=timing.ratio and flat(0.96)) for timing in waking.timings)
+    assert summarise_ratios([waking]) is not None
+    assert summarise_ratios([replace(waking, timings=beside)]) is None
 
 
 def test_bars_are_counted():

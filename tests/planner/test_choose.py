@@ -268,6 +268,12 @@ def test_many_threads_wait_for_each_other_seldom():
     assert tasks >= 8 * 16
 
 
+@pytest.mark.parametrize(("size", "name"), [(4096, "classical"), (8192, "strassen2")])
+def test_many_threads_run_two_levels_where_these_pay(size: int, name: str):
+    (server,) = (m for m in all_shipped() if m.cores == 16)
+    assert chosen(Problem(size, size, size, threads=16), server) == name
+
+
 def test_a_scheme_of_many_blocks_has_a_plan_with_many_threads():
     problem = Problem(2048, 2048, 2048, threads=16, scheme="strassen3")
     assert make_plan(problem, replace(MACHINE, cores=16)).chosen.algorithm == "strassen3"

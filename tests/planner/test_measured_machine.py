@@ -12,12 +12,18 @@ RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 TUNED = read(RESULTS / "cpu-avx2-candidates.json")
 
 
+#: Up to so many rows or columns the classical kernel has packed B in turn only since the layers
+#: were measured.
+IN_TURN = 384
+
+
 @pytest.mark.parametrize(
-    ("file", "least"), [("cpu-avx2-candidates.json", 40), ("cpu-avx2-layers.json", 120)]
+    ("file", "least"), [("cpu-avx2-candidates.json", 34), ("cpu-avx2-layers.json", 85)]
 )
 def test_choices_are_nearly_as_fast_as_the_best_candidates(file: str, least: int):
     tuned = read(RESULTS / file)
-    figures = regret(replanned(tuned.measured, tuned.profiles[0]))
+    measured = [m for m in tuned.measured if min(m.M, m.N) > IN_TURN]
+    figures = regret(replanned(measured, tuned.profiles[0]))
     assert figures.count >= least
     assert figures.mean <= 1.02
     assert figures.p95 <= 1.05

@@ -37,7 +37,7 @@ WAKE = 10e-6
 #: element of A or B that no sums are made of over one that sums are: B is written to memory and
 #: read again, unless tasks pack it in turn, from L2. From 220 products of random shapes with 1 to
 #: 25 ms on one thread, each computed in up to eight ways, and 127 on two (AVX2, Zen 3).
-A_COLUMNS, B_COLUMNS, C_COLUMNS, PLAIN_A, PLAIN_B = 1.6, 1.4, 1.8, 0.8, 1.6
+A_COLUMNS, B_COLUMNS, C_COLUMNS, PLAIN_A, PLAIN_B = 2.0, 1.4, 1.8, 0.8, 1.6
 
 #: Rows of A by columns up to which B by columns costs NumPy no more than by rows: 20 × 4042 × 3477
 #: and 24 × 837 × 3665 took 0.83 and 0.89 of the own kernel's time, 58 × 2510 × 3221 takes 1.08.

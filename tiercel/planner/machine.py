@@ -75,7 +75,8 @@ class Machine:
         if "unavailable" in self.notes:  # all figures stand for nothing
             return f"products are NumPy's: {self.notes['unavailable'] or 'nothing was measured'}"
         caches = ", ".join(f"L{i} {getattr(self, f'l{i}') >> 10} KiB" for i in (1, 2, 3))
-        lines = [f"{self.name}, {self.cores} cores, {self.isa}, {caches}"]
+        cores = f"{self.cores} core{'s' if self.cores > 1 else ''}"
+        lines = [f"{self.name}, {cores}, {self.isa}, {caches}"]
         for dtype, r in self.rates.items():
             lines.append(
                 f"  {dtype}: peak {r.peak:.0f} GFLOP/s a core, own kernel {r.kernel:.0%} of it, "

@@ -110,12 +110,8 @@ def test_a_short_k_costs_a_tile_s_start_and_end():
     assert lost[0] > 1.05 > lost[1]
 
 
-def test_the_plain_kernel_is_slower_where_a_is_transposed():
-    # Times cuBLAS's rate: 1.018 in the mean over five products of layers, 0.994 over four gradients
-    # of weights, whose A is a transposed matrix.
-    problem = Problem(4096, 4096, 8192, "bfloat16")
-    row, col = (
-        cost.plain_seconds(replace(problem, layout_a=x), H200) for x in ("row", "col")
-    )  # fmt: skip
-    assert 1.02 < col / row < 1.03
-    assert cost.vendor_seconds(problem, H200) < 1.01 * col
+def test_gradients_of_weights_are_priced_as_other_products():
+    # Over cuBLAS, A by columns and B by rows: 1.024 in the mean over six products with K = 8192.
+    problem = Problem(14336, 4096, 8192, "bfloat16", "col", "row")
+    gain = cost.vendor_seconds(problem, H200) / cost.plain_seconds(problem, H200)
+    assert 1.01 < gain < 1.04

@@ -113,8 +113,9 @@ def test_mistakes_are_one_line(arguments: list[str], message: str):
 def test_env_names_the_machine_and_the_peers():
     result = invoke("env")
     assert result.exit_code == 0, result.output
-    for word in ("cpu", "cores", "numpy's BLAS", "mkl", "packages", "folder"):
+    for word in ("cpu", "cores", "own kernel", "numpy's BLAS", "mkl", "packages", "folder"):
         assert word in result.output
+    assert "{" not in result.output, "for people"
 
 
 def test_explain_prints_the_plan():

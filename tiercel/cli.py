@@ -90,9 +90,9 @@ def _facts(title: str, facts: dict[str, Any]) -> Table:
 
 def _machine_facts() -> dict[str, Any]:
     from tiercel.bench.environment import describe_machine
+    from tiercel.runtime import machine
 
-    facts = describe_machine()
-    return facts | facts.pop("profile")
+    return describe_machine() | {"profile": str(machine())}
 
 
 def _blas_facts() -> dict[str, Any]:

@@ -19,7 +19,13 @@ from tiercel.targets.gpu.heard import Report
 from tiercel.targets.gpu.multiply import vendor
 from tiercel.targets.gpu.operand import NAMES
 from tiercel.targets.gpu.packed import Packed, version
-from tiercel.targets.gpu.recipe import Recipe, recipe_for, workspace_bytes
+from tiercel.targets.gpu.recipe import (
+    MOST_BLOCKS,
+    MOST_PRODUCTS,
+    Recipe,
+    recipe_for,
+    workspace_bytes,
+)
 
 
 def product(
@@ -194,9 +200,9 @@ def _ordinary(recipe: Recipe) -> int:
 
 def _too_large(schemes: tuple[Scheme, ...], dtype: object) -> str:
     return (
-        f"{' * '.join(map(str, schemes))} for {dtype}: no split into an outer loop and at most 64 "
-        "products at once (147 for complex; 16-bit: all levels at once) exists; use fewer levels "
-        "or smaller schemes"
+        f"{' * '.join(map(str, schemes))} for {dtype}: no split into an outer loop and at most "
+        f"{MOST_PRODUCTS} products of {MOST_BLOCKS} blocks at once (complex: three for each; "
+        "16-bit: all levels at once) exists; use fewer levels or smaller schemes"
     )
 
 

@@ -330,8 +330,10 @@ def test_a_kernel_whose_last_turn_is_shared(played, monkeypatch):
     assert len(product._ready) == 1
 
 
-def test_products_of_a_kind_have_gains_of_their_own(launched):
+def test_gradients_of_a_kind_have_gains_of_their_own(launched, monkeypatch):
     weight = packed_weight()
+    weight.multiply(matrix(2 * M, K), matrix(2 * M, N))
+    monkeypatch.setattr(cuda_fused, "_in_backward", lambda: True)
     for rows in (M, 2 * M, M):
         weight.multiply(matrix(rows, K), matrix(rows, N))
     torch.use_deterministic_algorithms(True)
@@ -339,7 +341,8 @@ def test_products_of_a_kind_have_gains_of_their_own(launched):
         weight.multiply(matrix(M, K), matrix(M, N))
     finally:
         torch.use_deterministic_algorithms(False)
-    first, second, without = (call._prepare.args[-1] for call in weight._calls.values())
+    before, first, second, without = (call._prepare.args[-1] for call in weight._calls.values())
+    assert before is None
     assert first.tolist() == second.tolist() == [1, 1]
     assert first.data_ptr() != second.data_ptr()
     assert without is None

@@ -82,8 +82,8 @@ class FusedWeight:
 
     def call(self, operands: tuple[torch.Tensor, ...], *, any_scale: bool = False) -> Call:
         """Products of operands (a, out and, without a static one, b) that lie like these."""
-        # What an earlier product leaves behind may show in the last bits of small elements.
-        remembers = not torch.are_deterministic_algorithms_enabled()
+        # Gradients may be small. What an earlier product leaves behind may show in their last bits.
+        remembers = _in_backward() and not torch.are_deterministic_algorithms_enabled()
         kind = any_scale, remembers, *((x.shape, x.stride()) for x in operands)
         found = self._calls.get(kind)
         if found is None:
@@ -145,6 +145,11 @@ def _prepared(
         a, b[0] if b else operand, out, program=program, judge=judge, combining=combining,
         memory=None if memory is None else Workspace(*memory), gains=gains,
     )  # fmt: skip
+
+
+def _in_backward() -> bool:
+    """Whether autograd asks for this product."""
+    return torch._C._current_graph_task_id() != -1
 
 
 def _gains(device: torch.device) -> torch.Tensor:

@@ -51,7 +51,8 @@ class Fused:
     ``head_products`` and ``head_steps`` of them, the head, read no written plane and leave nothing
     behind but saved sums: heads of other tiles may run in between. ``left``, ``right``: the kernel
     combines that operand itself, while it multiplies, but for early planes. ``judged``: it also
-    measures what it combines, for the guard. ``products_again``, ``steps_again``: of the classical
+    measures what it combines, for the guard; ``gained``: multiplies it by a gain before.
+    ``products_again``, ``steps_again``: of the classical
     product, by which the kernel begins anew where data are not for the scheme.
     """
 
@@ -68,6 +69,7 @@ class Fused:
     left: bool
     right: bool
     judged: bool
+    gained: bool = False
 
     @property
     def slots(self) -> int:

@@ -179,6 +179,8 @@ def prepare(
         )
     if ending is not None:
         shape = replace(shape, slots=fused_source.slots(shape.lowered, postpones=True))
+    if gains is not None and _takes_gains(shape):
+        shape = replace(shape, lowered=replace(shape.lowered, gained=True))
     if memory is None:
         memory = _workspace(a, shape)
     flags = memory.flags.data_ptr()
@@ -208,10 +210,14 @@ def _records(flags: int) -> tuple[int, int]:
     return left, left + 4 * verdict.RECORD_WORDS
 
 
+def _takes_gains(shape: _Shape) -> bool:
+    """They are 1 where another kernel combines planes."""
+    return shape.inside and not shape.combining.early and shape.lowered.operand == "bfloat16"
+
+
 def _gains(shape: _Shape, flags: int, gains: torch.Tensor | None) -> list[planes.Gain]:
-    """Of A and B, where the kernel finds them. They stay 1 where another one combines planes."""
-    alone = shape.inside and not shape.combining.early and shape.lowered.operand == "bfloat16"
-    first = gains.data_ptr() if alone and gains is not None else 0
+    """Of A and B, where the kernel finds them."""
+    first = gains.data_ptr() if gains is not None and shape.lowered.gained else 0
     used = [record + 4 * verdict.GAIN for record in _records(flags)]
     found = [planes.Gain(first and first + 4 * i, place) for i, place in enumerate(used)]
     return found if shape.dynamic else [found[0], planes.UNITY]

@@ -35,6 +35,7 @@ struct Scheme : Config {{
   static constexpr int a_blocks = {a_blocks}, b_blocks = {b_blocks};
   static constexpr bool first_turn = {str(where in ("first", "both")).lower()};
   static constexpr bool measures = {str(lowered.judged).lower()};  // what it combines
+  static constexpr bool gained = {str(lowered.gained).lower()};  // likewise
   static constexpr int subtiles_staged = {staged(where)};  // of each consumer's output
   static constexpr bool exact = {str(config.operand != "bfloat16").lower()};
   static constexpr int slots = {slots(lowered, epilogue is not None)};  // of saved sums

@@ -136,9 +136,7 @@ __device__ void fetch_row(const RowCursor<Vector, blocks>& at, u32 buffer) {
   async_copy_commit();
 }
 
-constexpr u32 unity = 0x3f803f80;  // two bfloat16
-
-template <class Element, class Sums, bool exact, bool measures, class Vector, int blocks>
+template <class Element, class Sums, bool exact, bool measures, bool gained, class Vector, int blocks>
 __device__ void combine_row(const RowCursor<Vector, blocks>& at, u32 buffer, u32 gains, u32& bad,
                             Extremes& seen) {
   constexpr int count = Values<Element, Vector>::count, lanes = Extremes::segment / count;
@@ -158,19 +156,15 @@ __device__ void combine_row(const RowCursor<Vector, blocks>& at, u32 buffer, u32
     if (measured) seen.take<Element>(in, segment);
     if (inside) combine_plane<Element, Sums, 0>(p, in, p.scale, target, bad);
   } else {
-    if (same<Element, bf16> && gains != unity) {
-#pragma unroll
-      for (int i = 0; i < blocks; ++i)
-#pragma unroll
-        for (int pair = 0; pair < words<Vector>; ++pair)
-          (&in[i].x)[pair] = bf16::times((&in[i].x)[pair], gains);
-    }
     f16x2 pairs[words<Vector>][blocks];
 #pragma unroll
     for (int i = 0; i < blocks; ++i)
 #pragma unroll
-      for (int pair = 0; pair < words<Vector>; ++pair)
-        pairs[pair][i].pair = Element::to_f16((&in[i].x)[pair]);
+      for (int pair = 0; pair < words<Vector>; ++pair) {
+        u32 both = (&in[i].x)[pair];
+        if constexpr (gained) both = bf16::times(both, gains);
+        pairs[pair][i].pair = Element::to_f16(both);
+      }
     if (measured) seen.take_pairs(pairs, segment);
     u32 most = 0;
     if (inside) combine_plane_f16<Sums, 0>(p, pairs, target, most);
@@ -179,10 +173,11 @@ __device__ void combine_row(const RowCursor<Vector, blocks>& at, u32 buffer, u32
 }
 
 // By one warp. `exact`: sums in float32, rounded once. `measured`: for the guard, whose registers are
-// wanted elsewhere if not. (Where K runs down the rows a warp would have to combine 128 of them for a
+// wanted elsewhere if not. `gained`: bfloat16 with a gain. (Where K runs down the rows a warp would have to combine 128 of them for a
 // segment: with lanes of 8 bytes, to have registers for the sums, 0.96 instead of 1.08 times the vendor
 // at 8192³.)
-template <class Element, class Sums, bool mn_major, bool exact, bool measured, int room, int blocks>
+template <class Element, class Sums, bool mn_major, bool exact, bool measured, bool gained, int room,
+          int blocks>
 __device__ void combine_items(const Combination<blocks>& p, u32 buffer, const Crew& crew, int worker,
                               int workers) {
   using Buffer = RowBuffer<blocks, room>;
@@ -208,7 +203,7 @@ __device__ void combine_items(const Combination<blocks>& p, u32 buffer, const Cr
   for (u32 to = base; to != end - Buffer::row; to += Buffer::row) fetch(to);
   u32 to = end - Buffer::row;  // where the row before `from` was
   int* done = nullptr;         // counter of an item that is finished
-  const u32 gains = bf16::pack(p.gain.value(), p.gain.value());
+  const u32 gains = gained ? bf16::pack(p.gain.value(), p.gain.value()) : 0;
   // TMA reads the planes: who waits for the count fences that. Counting waits for what was stored,
   // which has had time meanwhile.
   auto count_done = [&] {
@@ -220,7 +215,7 @@ __device__ void combine_items(const Combination<blocks>& p, u32 buffer, const Cr
     fetch(to);
     async_copy_wait<Buffer::depth - 1>();
     count_done();
-    combine_row<Element, Sums, exact, measures>(now, from, gains, bad, seen);
+    combine_row<Element, Sums, exact, measures, gained>(now, from, gains, bad, seen);
     to = from;
     from = from + Buffer::row == end ? base : from + Buffer::row;
     if (now.last()) {
@@ -231,7 +226,7 @@ __device__ void combine_items(const Combination<blocks>& p, u32 buffer, const Cr
     }
   }
   if (bad) Extremes::refuse(p.record);
-  if (measures) seen.add_to(p.record, p.gain.value());
+  if (measures) seen.add_to(p.record, gained ? p.gain.value() : 1);
   async_copy_wait<0>();
   count_done();
   if (lane == 0) count_up(p.ready);  // this worker is done

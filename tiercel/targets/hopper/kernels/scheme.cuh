@@ -66,11 +66,11 @@ __device__ void combine_share(const SchemeParams<C>& p, const Crew& crew, u32 bu
   const int left = crew.left_workers;
   if (worker < left)
     combine_items<typename C::Operand, typename Program::Left, C::a_mn_major, C::exact, C::measures,
-                  room>(
+                  C::gained, room>(
         p.left, buffer, crew, worker, left);
   else if constexpr (Program::Right::planes > 0)
     combine_items<typename C::Operand, typename Program::Right, C::b_mn_major, C::exact, C::measures,
-                  room>(
+                  C::gained, room>(
         p.right, buffer, crew, worker - left, crew.workers - left);
 }
 

@@ -105,7 +105,8 @@ def test_fused_kernel(winograd, where: Where):
     loops = sass[sass.index("HGMMA") : sass.rindex("HGMMA")]
     # Addresses, half one to an instruction that multiplies, by NVRTC 13.5; none by 13.0.
     most = 32 if where in ("beside", "both") else 0
-    assert count("LDL", loops) <= most and count("STL", loops) <= most // 4
+    assert count("LDL", loops) <= most
+    assert count("STL", loops) <= most // 4
 
 
 def test_warps_that_combine_have_enough_registers(winograd):

@@ -158,11 +158,11 @@ def recipe_for(
     memory, is the way.
 
     >>> from tiercel.schemes import get
-    >>> three = [get("strassen")] * 3
+    >>> three = [get("strassen"), get("winograd"), get("strassen")]
     >>> print(recipe_for(three, 8192, 8192, 8192, "float32"))
-    strassen × [strassen*strassen, batched]
+    strassen × [winograd*strassen, batched]
     >>> print(recipe_for(three, 8192, 8192, 8192, "float32", workspace=100 << 20))
-    strassen*strassen × [strassen, batched]
+    strassen*winograd × [strassen, batched]
     """
     is_complex = dtype.startswith("complex")
     for split in range(len(levels) + 1):

@@ -296,6 +296,27 @@ def test_gradients():
     )
 
 
+def test_repeated_steps_of_a_layer():
+    """Each step has other arrays; from the third one on launches are moved to them."""
+    layer = torch.nn.Linear(4096, 14336, bias=False, device="cuda", dtype=torch.bfloat16)
+    with tiercel.patch(layer):
+        for seed in range(5):
+            x = normal(8192, 4096, dtype=torch.bfloat16, seed=seed).requires_grad_()
+            g = normal(8192, 14336, dtype=torch.bfloat16, seed=seed + 9)
+            w = layer.weight.data = layer.weight.detach().roll(1, 0)
+            tiercel.stats(reset=True)
+            layer.zero_grad()
+            y = layer(x)
+            y.backward(g)
+            assert sum(count.calls for count in tiercel.stats().values()) == 3
+            expected = F.linear(x.detach(), w), g @ w, g.t() @ x.detach()
+            for found, wanted, a, b in zip(
+                (y.detach(), x.grad, layer.weight.grad), expected,
+                (x.detach(), g, g.t()), (w.t(), w, x.detach()), strict=True,
+            ):  # fmt: skip
+                assert relative(found, a, b) <= 2 * relative(wanted, a, b)
+
+
 def test_autocast():
     x, w = normal(8192, 4096, dtype=torch.float32), normal(14336, 4096, dtype=torch.float32, seed=1)
     with torch.autocast("cuda", torch.bfloat16):

@@ -201,7 +201,7 @@ def test_the_gradient_of_a_weight_is_repeated(work, monkeypatch, shape):
     weight = Weight()
     monkeypatch.setattr(cuda_direct, "weight_of", lambda plan, request: weight)
     g, x = torch.randn(*shape, 6), torch.randn(*shape, 8)
-    request = weight_grad_request(g, x, checked_options())
+    request = weight_grad_request(g, x, None, checked_options())
     assert request is not None
     repeat = cuda_direct.direct(PLAN, request, (g, x, None), x.new_empty(6, 8))  # type: ignore[arg-type]
     assert repeat is not None

@@ -3,12 +3,13 @@
 In the order of a call: ``linear`` and ``matmul`` take it, ``route`` and ``operands`` decide whose
 it is (``torchs_own`` has torch's), ``autocast`` converts, ``fold`` makes one product or a stack of
 them, ``products`` asks the device's ``engine`` (``cpu``, ``cuda``) for a plan and runs it,
-``autograd`` differentiates it. ``shortcut`` and ``repeated`` know calls like earlier ones;
-``summand`` adds c in one launch, and ``epilogue_again`` is the same for traced epilogues. ``ops``
-makes operators of torch.library of the same parts, for what traces, compiles or distributes:
-``traced``, ``lowered``, ``batched``, ``sharding``. ``patch`` puts ``linear`` into a model
-(``layers``, ``forward``), ``frozen`` keeps packed weights, ``report`` says what was done;
-``packed`` is a single operand's packed form; ``hopper`` is asked for by ``target``.
+``autograd`` differentiates it. ``shortcut`` and ``repeated`` know calls like earlier ones,
+``differentiated`` such that autograd follows; ``summand`` adds c in one launch, and
+``epilogue_again`` is the same for traced epilogues. ``ops`` makes operators of torch.library of the
+same parts, for what traces, compiles or distributes: ``traced``, ``lowered``, ``batched``,
+``sharding``. ``patch`` puts ``linear`` into a model (``layers``, ``forward``), ``frozen`` keeps
+packed weights, ``report`` says what was done; ``packed`` is a single operand's packed form;
+``hopper`` is asked for by ``target``.
 """
 
 from typing import Any

@@ -47,11 +47,11 @@ class Linear(_Product):
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         x, w = ctx.saved_tensors
-        needs_x, needs_w, needs_bias, _ = ctx.needs_input_grad
+        needs_x, needs_w, needs_bias, *_ = ctx.needs_input_grad
         grad_x = grad_w = grad_bias = None
         if needs_x:
             grad_x = linear(grad, w.mH, None, ctx.options)
-        if needs_w and _by_columns(ctx):
+        if needs_w and by_columns(ctx):
             # w is a transposed parameter: a gradient that lies like it accumulates without a copy.
             grad_w = weight_grad(x.conj(), grad, ctx.options).mT
         elif needs_w:
@@ -91,7 +91,7 @@ class Matmul(_Product):
         grad_a = grad_b = grad_bias = None
         if needs_a:
             grad_a = matmul(grad, b.mH, None, ctx.options)
-        if needs_b and _by_columns(ctx):
+        if needs_b and by_columns(ctx):
             grad_b = matmul(grad.mT, a.conj(), None, ctx.options).mT
         elif needs_b:
             grad_b = matmul(a.mH, grad, None, ctx.options)
@@ -119,7 +119,8 @@ def _eager(product: type[_Product]) -> Any:
 _EAGER = {product: _eager(product) for product in (Linear, WeightGrad, Matmul)}
 
 
-def _by_columns(ctx: Any) -> bool:
+def by_columns(ctx: Any) -> bool:
+    """Whether the right operand is stored by columns, as its gradient then is."""
     down, across = ctx.b_strides
     return down == 1 and across != 1
 
@@ -150,20 +151,20 @@ def _called(
     if by_function or level:
         return _followed(function, *arguments)
     *operands, _ = arguments
-    if not followed(*operands) and _only_computed(*operands):
+    if not followed(*operands) and only_computed(*operands):
         return kernels[operator](*arguments)
     return operator(*arguments)
 
 
 def _below_autograd(operator: Any, *arguments: Any) -> torch.Tensor:
     *operands, _ = arguments
-    if _only_computed(*operands):
+    if only_computed(*operands):
         return kernels[operator](*arguments)
     with torch._C._AutoDispatchBelowAutograd():
         return operator(*arguments)
 
 
-def _only_computed(*operands: Any) -> bool:
+def only_computed(*operands: Any) -> bool:
     """Whether a product that autograd does not follow is computed, and nothing else sees it.
 
     Then it is left to the operator's kernel at once: torch's dispatcher takes 9 µs of a call, and

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from tiercel import counters
+from tiercel.frontends.torch.cuda_machine import raw_stream
 from tiercel.frontends.torch.cuda_run import (
     ALIGNMENT,
     MISSING,
@@ -22,6 +23,9 @@ from tiercel.frontends.torch.cuda_run import (
 )
 from tiercel.frontends.torch.engine import Request
 from tiercel.planner.gpu import GpuPlan
+
+if TYPE_CHECKING:
+    from tiercel.targets.hopper.again import Again
 
 #: From a, b and bias, as the caller gives them, to a new result; None where it cannot be used now.
 Repeat = Callable[..., torch.Tensor | None]
@@ -112,13 +116,32 @@ def _inside_the_kernel(
 def _by_the_plain_kernel(request: Request, given: tuple[Any, ...], result: torch.Tensor) -> Launch:
     (M, _), N = request.a.shape, request.b.shape[1]
     left_of, right_of = _view(given[0], request.a), _view(given[1], request.b)
-    flat, name = result.dim() == 2, request.options.epilogue
+    name, device = request.options.epilogue, result.get_device()
+    again = _again_of(request.a, request.b, result.view(M, N), request.bias, name)
 
     def launch(a: torch.Tensor, b: torch.Tensor, bias: Any, out: torch.Tensor) -> bool:
-        multiply_plainly(left_of(a), right_of(b), bias, name, out if flat else out.view(M, N))
+        nonlocal again
+        if again is not None:
+            addresses = [a.data_ptr(), b.data_ptr(), out.data_ptr()]
+            if again.run(addresses, raw_stream(device)):
+                return True
+        left, right, matrix = left_of(a), right_of(b), out.view(M, N)
+        multiply_plainly(left, right, bias, name, matrix)
+        if again is not None:
+            again = _again_of(left, right, matrix, bias, name)
         return True
 
     return launch
+
+
+def _again_of(
+    a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, bias: Any, name: str | None
+) -> Again | None:
+    if bias is not None or name is not None:
+        return None
+    from tiercel.targets.hopper.again import again
+
+    return again(a, b, out)
 
 
 def _view(given: torch.Tensor, wanted: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:

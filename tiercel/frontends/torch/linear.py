@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from tiercel.frontends.torch import autograd, repeated, traced
+from tiercel.frontends.torch import autograd, differentiated, repeated, traced
 from tiercel.frontends.torch.autocast import converted
 from tiercel.frontends.torch.operands import (
     are_distributed,
@@ -42,7 +42,10 @@ def looked_up(known: Any, x: Any, w: Any, bias: Any, out: Any, options: Options)
             return F.linear(x, w, bias)
         return into(out, torchs_linear(x, w, bias, options))
     if known is not None and out is None:
-        result = repeated.run(known, eager_request, x, w, bias, options)
+        if followed(x, w, bias):
+            result = differentiated.linear(known, x, w, bias, options)
+        else:
+            result = repeated.run(known, eager_request, x, w, bias, options)
         if result is not None:
             return result
         if _only_differentiated(x, w, bias):

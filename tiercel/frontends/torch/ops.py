@@ -111,7 +111,7 @@ OPERATORS = {
         "(Tensor g, Tensor x, str options) -> Tensor",
         columns_of=-1,
         torchs=lambda g, x, text: torchs_weight_grad(g, x),
-        request=lambda g, x, bias, options: weight_grad_request(g, x, options),
+        request=weight_grad_request,
         shape=_weight_grad_shape,
         function=autograd.WeightGrad,
         batch=batched.weight_grad,

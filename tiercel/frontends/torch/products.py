@@ -38,7 +38,9 @@ def matmul_request(
     return Request(a, b, bias, options) if _fits(a, bias, b.shape[-1]) else None
 
 
-def weight_grad_request(g: torch.Tensor, x: torch.Tensor, options: Options) -> Request | None:
+def weight_grad_request(
+    g: torch.Tensor, x: torch.Tensor, bias: None, options: Options
+) -> Request | None:
     """g (..., N) and x (..., K) as the one product gᵀ x; None for what torch must refuse."""
     if g.shape[:-1] != x.shape[:-1]:
         return None

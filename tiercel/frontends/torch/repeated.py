@@ -9,7 +9,7 @@ views, modes, gradients, torch's switches) is asked here. Only for engines whose
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -31,7 +31,7 @@ class Known:
 
     ``kinds``: what the dispatcher sees in the operands, b's device, and all of a bias;
     ``request_of`` makes the engine's request of them, ``shape`` is the result's. ``direct``: the
-    engine's shorter way.
+    engine's shorter way. ``derivatives``: how those of a layer ran, see ``differentiated``.
     """
 
     engine: Engine
@@ -41,6 +41,7 @@ class Known:
     request_of: RequestOf
     shape: tuple[int, ...]
     direct: Callable[..., torch.Tensor | None] | None
+    derivatives: dict[Any, Any] = field(default_factory=dict)
 
 
 def kinds(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None) -> Any:

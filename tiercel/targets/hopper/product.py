@@ -68,10 +68,7 @@ def gemm(
                 "by tf32=True, or use the vendor's routine"
             )
         a, b = tf32_operands.readable(a, b, out, beta == 0)
-    key = (
-        kind_of(a), kind_of(b), None if given is None else kind_of(out),
-        None if c is None else kind_of(c), alpha, beta, config, stream is None,
-    )  # fmt: skip
+    key = _key(a, b, given, c, alpha, beta, config, stream)
     ready = _ready.get(key)
     if ready is not None:
         tile, parts = ready.choice
@@ -94,6 +91,21 @@ def gemm(
         ready.movable.to(addresses)
         run(ready.launch, a, stream)
     return out
+
+
+def _key(
+    a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None, c: torch.Tensor | None,
+    alpha: float, beta: float, config: Tile | None, stream: int | None,
+) -> Any:  # fmt: skip
+    return (
+        kind_of(a), kind_of(b), None if out is None else kind_of(out),
+        None if c is None else kind_of(c), alpha, beta, config, stream is None,
+    )  # fmt: skip
+
+
+def prepared_for(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> Ready | None:
+    """What ``gemm(a, b, out=out)`` launches, if it has run."""
+    return _ready.get(_key(a, b, out, None, 1.0, 0.0, None, None))
 
 
 def run(ready: Runnable, a: torch.Tensor, stream: int | None) -> None:

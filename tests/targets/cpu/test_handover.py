@@ -8,16 +8,19 @@ import numpy as np
 import pytest
 
 from tiercel.targets.cpu.handover import Handover
-from tiercel.targets.cpu.known import ENTRIES, ENTRY, HEAD, entry_of
+from tiercel.targets.cpu.known import entry_of
+from tiercel.targets.cpu.numpys_blas import routines
 from tiercel.targets.cpu.params import CALLS, LATEST, THREAD
+from tiercel.targets.cpu.words import ENTRIES, ENTRY, HEAD
 
 MEMORY = ctypes.create_string_buffer(3 * 8)
 NOTES = memoryview(MEMORY).cast("B").cast("q")
 
 
-@pytest.fixture
-def table() -> Handover:
-    return Handover(ctypes.addressof(MEMORY))
+@pytest.fixture(params=["BLAS", "np.matmul"])
+def table(request: pytest.FixtureRequest) -> Handover:
+    """One that calls NumPy's BLAS where it is known, and one that never does."""
+    return Handover(ctypes.addressof(MEMORY), routines() if request.param == "BLAS" else None)
 
 
 def operands() -> tuple[np.ndarray, np.ndarray]:

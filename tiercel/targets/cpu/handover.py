@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tiercel.targets.cpu import address
+from tiercel.targets.cpu import address, words
+from tiercel.targets.cpu.numpys_blas import BY_NUMPY, Routines, call_of, routines
 
 _METH_FASTCALL = 0x80
 
@@ -38,24 +39,33 @@ class Handover:
     ``params.py``.
     """
 
-    def __init__(self, notes: int) -> None:
+    def __init__(self, notes: int, blas: Routines | None = None) -> None:
         from tiercel.targets.cpu import known
         from tiercel.targets.cpu.compile import known_products
 
-        self._memory = bytearray((known.HEAD + known.ENTRIES * known.ENTRY) * known.WORD)
+        self._memory = bytearray((words.HEAD + words.ENTRIES * words.ENTRY) * words.WORD)
         self._table = memoryview(self._memory).cast("q")
-        self._kept: list[Any] = []  # dtypes whose addresses are in the table
+        self._kept: list[Any] = []  # objects whose addresses are in the table
         self._entry_of = known.entry_of
-        self._head = known.HEAD
+        self._blas = blas
         python = ctypes.pythonapi
-        functions = (python.PyObject_Vectorcall, python.Py_IncRef, python.PyThread_get_thread_ident)
-        vectorcall, incref, ident = (ctypes.cast(f, ctypes.c_void_p).value or 0 for f in functions)
-        for place, word in (
-            (known.NDARRAY, id(np.ndarray)), (known.MATMUL, id(np.matmul)),
-            (known.VECTORCALL, vectorcall), (known.UNKNOWN, id(NotImplemented)),
-            (known.INCREF, incref), (known.THREAD_IDENT, ident), (known.NOTES, notes),
+        for place, function in (
+            (words.VECTORCALL, python.PyObject_Vectorcall), (words.INCREF, python.Py_IncRef),
+            (words.DECREF, python.Py_DecRef), (words.SAVE_THREAD, python.PyEval_SaveThread),
+            (words.RESTORE_THREAD, python.PyEval_RestoreThread),
+            (words.THREAD_IDENT, python.PyThread_get_thread_ident),
         ):  # fmt: skip
-            self._table[place] = word
+            self._table[place] = ctypes.cast(function, ctypes.c_void_p).value or 0
+        for place, thing in (
+            (words.NDARRAY, np.ndarray), (words.MATMUL, np.matmul), (words.EMPTY, np.empty),
+            (words.NONE, None), (words.UNKNOWN, NotImplemented),
+        ):  # fmt: skip
+            self._table[place] = id(thing)
+        self._table[words.NOTES] = notes
+        if blas is not None:
+            self._table[words.CLEAR_EXCEPT] = blas.clear_except
+            self._table[words.TEST_EXCEPT] = blas.test_except
+            self._table[words.WARNED] = blas.warned
         self._code = known_products()
         self._code.use(ctypes.addressof(ctypes.c_char.from_buffer(self._memory)))
         self._method = _MethodDef(b"known", self._code.known, _METH_FASTCALL, None)
@@ -69,14 +79,17 @@ class Handover:
         if a.ndim != 2 or b.ndim != 2:
             return
         key = (*a.shape, *a.strides, *b.shape, *b.strides, id(a.dtype), id(b.dtype))
-        self._kept += a.dtype, b.dtype
+        result = a.shape[0], b.shape[1]
+        self._kept += a.dtype, b.dtype, result
+        call = call_of(self._blas, a, b) if self._blas else BY_NUMPY
         at = self._entry_of(key)
-        for i, word in enumerate((*key, number)):
+        self._table[at + words.ROUTINE] = 0  # half an entry calls nothing
+        for i, word in enumerate((*key, number, *call, id(result), a.itemsize)):
             self._table[at + i] = word
 
     def forget(self) -> None:
         """Hand nothing to NumPy any more."""
-        entries = self._table[self._head :]
+        entries = self._table[words.HEAD :]
         entries[:] = memoryview(bytes(entries.nbytes)).cast("q")
         self._kept.clear()
 
@@ -86,19 +99,32 @@ def handover(notes: int) -> Handover | None:
     """The one of this process; None where there is none, for want of a compiler or a layout."""
     if not address.READABLE or sysconfig.get_config_var("Py_GIL_DISABLED"):
         return None
-    try:
-        made = Handover(notes)
-    except (ImportError, LookupError, AttributeError):
-        return None
-    return made if _works(made) else None
+    for blas in (routines(), None):
+        try:
+            made = Handover(notes, blas)
+        except (ImportError, LookupError, AttributeError):
+            return None
+        if _works(made):
+            return made
+    return None
 
 
 def _works(made: Handover) -> bool:
-    """Whether objects are laid out as the generated code reads them."""
+    """Whether objects are laid out as the generated code reads them, and multiplied as by NumPy."""
     a, b = np.arange(6.0).reshape(2, 3), np.arange(24.0).reshape(3, 8)[:, ::2]
     before = made.call(a, b, None)
     made.add(a, b, 0)
     after = made.call(a, b, None)
     other = made.call(a, b.astype(np.float32), None)
+    right = before is other is NotImplemented and np.array_equal(after, a @ b)
+    for dtype in (np.float32, np.float64):
+        a, b = (np.cos(np.arange(n, dtype=dtype)) for n in (7 * 5, 5 * 9))
+        for x, y in ((a.reshape(7, 5), b.reshape(5, 9)), (a.reshape(5, 7).T, b.reshape(9, 5).T)):
+            made.add(x, y, 0)
+            out = np.empty((7, 9), dtype)
+            made.call(x, y, out)
+            right = (
+                right and np.array_equal(out, x @ y) and np.array_equal(made.call(x, y, None), out)
+            )
     made.forget()
-    return before is other is NotImplemented and np.array_equal(after, a @ b)
+    return right

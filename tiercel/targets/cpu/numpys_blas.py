@@ -1,0 +1,76 @@
+"""The routines of the BLAS that NumPy is linked with, and how ``np.matmul`` calls them."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Names in the BLAS of NumPy's wheels, whose integers have 64 bits.
+NAMES = {"float32": "scipy_cblas_sgemm64_", "float64": "scipy_cblas_dgemm64_"}
+
+#: Bits of ``<fenv.h>`` that NumPy warns of by default: invalid, division by zero, overflow.
+WARNED = {"x86_64": 1 | 4 | 8, "aarch64": 1 | 2 | 4}
+
+#: `call_of` where NumPy does anything else than call gemm on the operands as they are.
+BY_NUMPY = 0, 0, 0, 0, 0
+
+#: ``CBLAS_TRANSPOSE``.
+NO_TRANS, TRANS = 111, 112
+
+
+@dataclass(frozen=True)
+class Routines:
+    """Addresses of C functions: of BLAS by dtype, of ``feclearexcept`` and ``fetestexcept``.
+
+    ``warned``: the bits that these are asked for.
+    """
+
+    gemm: dict[np.dtype, int]
+    clear_except: int
+    test_except: int
+    warned: int
+
+
+@cache
+def routines() -> Routines | None:
+    """Those of this process; None where NumPy has another BLAS than its wheels for Linux have."""
+    try:
+        # Symbols of what an extension is linked with are found through its own handle.
+        numpys = ctypes.CDLL(np._core._multiarray_umath.__file__)  # pyright: ignore
+        gemm = {np.dtype(name): _address(numpys, symbol) for name, symbol in NAMES.items()}
+        clear, test = (_address(numpys, name) for name in ("feclearexcept", "fetestexcept"))
+        return Routines(gemm, clear, test, WARNED[platform.machine()])
+    except (AttributeError, OSError, KeyError):
+        return None
+
+
+def _address(library: ctypes.CDLL, name: str) -> int:
+    return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
+
+
+def call_of(blas: Routines, a: NDArray, b: NDArray) -> tuple[int, int, int, int, int]:
+    """How ``np.matmul`` multiplies matrices like a and b, or `BY_NUMPY`.
+
+    Address of the routine, then transposition and leading dimension of each.
+    """
+    gemm = blas.gemm.get(a.dtype) if a.dtype is b.dtype else None
+    if gemm is None or a.dtype is not np.dtype(a.dtype.char) or min(*a.shape, *b.shape) < 2:
+        return BY_NUMPY
+    form_a, form_b = _form(a), _form(b)
+    if form_a is None or form_b is None:
+        return BY_NUMPY
+    return gemm, *form_a, *form_b
+
+
+def _form(x: NDArray) -> tuple[int, int] | None:
+    """Transposition and leading dimension by which BLAS reads x row by row; None: it cannot."""
+    for transposed, y in ((NO_TRANS, x), (TRANS, x.T)):
+        leading, rest = divmod(y.strides[0], y.itemsize)
+        if y.strides[1] == y.itemsize and not rest and y.shape[1] <= leading < 1 << 31:
+            return transposed, leading
+    return None

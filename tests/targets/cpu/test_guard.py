@@ -127,6 +127,22 @@ def test_every_pass_over_k_is_guarded(share_a: bool):
         assert not accepted(a, b, target=target)
 
 
+@pytest.mark.parametrize("scheme", ["strassen", "strassen2"])
+@pytest.mark.parametrize("share_a", [False, True])
+def test_a_short_end_of_k_is_no_other_scale(scheme: str, share_a: bool):
+    target = Target(64, 128, 128, 128, k_span=10**9, share_a=share_a)
+    guard = Guard(limit=16.0, headroom=1e30)
+    for K in (100, 257, 258, 513, 545, 641, 1281):
+        rng = np.random.default_rng(K)
+        a, b = (rng.standard_normal(size).astype("f4") for size in ((M, K), (K, N)))
+        made = recipe(M, N, K, scheme, guard=guard, target=target)
+        assert execute(made, a, b, np.empty((M, N), "f4")), K
+        a[40, -1] = 1e7
+        assert not execute(made, a, b, np.empty((M, N), "f4")), K
+        a[40, -1], b[-1, 17] = 1, 1e7
+        assert not execute(made, a, b, np.empty((M, N), "f4")), K
+
+
 def test_without_a_guard_nan_and_inf_spread_as_in_numpy():
     a, b = normal()
     a[3, 5], a[20, 70], b[40, 69], b[2, 1] = np.nan, np.inf, -np.inf, np.nan

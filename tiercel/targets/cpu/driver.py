@@ -4,7 +4,8 @@
     for jc: columns of C, nc at a time
         pack the summed blocks of B, all of K              tasks shared by the threads, barrier;
                                                            not where few rows read them once
-        for (ic, js): row block × part of the columns      tasks shared by the threads
+        for (ic, js): row block × part of the columns      tasks shared by the threads; the last
+                                                           are cut smaller where A is shared
             for pc: kc of K at a time
                 stage the blocks of A
                 of few rows, for some panels of B at a time: pack them, macro-kernel
@@ -28,6 +29,10 @@ from tiercel.targets.cpu import ahead, norms
 from tiercel.targets.cpu.emit import F64, I64, PTR, Function, Val
 from tiercel.targets.cpu.params import LINE, OFFSET, TARGET, TERM
 from tiercel.targets.cpu.sync import barrier
+
+#: Where threads share packed A, each one's last task is cut into so many, so that none waits long
+#: for the others. 4096³ on 16 threads, six rounds in turns: float64 1.06, float32 1.03.
+LATE = 4
 
 
 @dataclass(frozen=True)
@@ -117,10 +122,20 @@ def emit(module: ir.Module, parts: Parts) -> Function:
         with f.when(packs | share_a & jc.i.eq(0)):
             f.call(wait, sync, p.threads)
         parts_n = f.ceil_div(panels, p.task_panels)
-        _shared(
-            f, tickets + jc.i * (2 * LINE) + LINE, f.ceil_div(p.M, p.mc) * parts_n,
-            lambda t: f.call(task, params, private, jc.i, t // parts_n, t % parts_n),
-        )  # fmt: skip
+        tasks = f.ceil_div(p.M, p.mc) * parts_n
+        late = f.select(share_a, tasks.min(p.threads), 0)
+        whole, piece = tasks - late, f.ceil_div(p.task_panels, LATE)
+
+        def run(t: Val, jc: Val = jc.i, panels: Val = panels) -> None:
+            over = (t - whole).max(0)
+            at, within = t.min(whole) + over // LATE, over % LATE * piece
+            panel0 = at % parts_n * p.task_panels + within
+            most = f.select(t < whole, p.task_panels, piece.min(p.task_panels - within))
+            count = (panels - panel0).min(most)
+            with f.when(count > 0):
+                f.call(task, params, private, jc, at // parts_n, panel0, count)
+
+        _shared(f, tickets + jc.i * (2 * LINE) + LINE, whole + late * LATE, run)
         f.call(wait, sync, p.threads)
     f.ret(f.load_atomic(sync + LINE))
     return f
@@ -302,10 +317,12 @@ def _emit_pack_b(module: ir.Module, parts: Parts) -> Function:
                 term = Record(f, p.address("b"), t.i, TERM)
                 col0, row0 = bn * width + panel0 * nr, bk * height
                 wide = (term.cols - (at_col + col0)).min(cols - col0).min(count * nr).max(0)
-                with f.when((depth > row0) & (term.rows > at_row + row0)):
+                tall = (depth - row0).min(height).min(term.rows - (at_row + row0))
+                with f.when(tall > 0):
                     f.call(
                         parts.merge, sums + (t.i * blocks + block.i) * sums_bytes, wide,
                         p.address("stats_b") + thread * LINE,
+                        norms.is_end(f, tall, f.ceil_div(p.K.min(p.kc), p.k)),
                     )  # fmt: skip
     f.ret()
     return f
@@ -376,7 +393,8 @@ def _emit_stage_a(module: ir.Module, parts: Parts) -> Function:
                 p.a_rs, p.a_cs, tall, long, height, deep,
             )  # fmt: skip
             with f.when(p.guard.ne(0) & (long > 0)):
-                f.call(parts.rows, into, deep, tall, stats)
+                end = norms.is_end(f, long, f.ceil_div(p.K.min(p.kc), p.k))
+                f.call(parts.rows, into, deep, tall, stats, end)
             with f.when(t.i > 0):
                 pair.fill(to, spare, term.number("coef"))
                 nbytes = height * deep * parts.size
@@ -460,16 +478,14 @@ def _emit_task(
     in_turn: Function,
     store: Function,
 ) -> Function:
-    """One row block × part of the columns: all of K, all products, then write-back."""
-    args = {"params": PTR, "private": PTR} | dict.fromkeys(["jc", "ic", "js"], I64)
+    """One row block × some panels: all of K, all products, then write-back."""
+    args = {"params": PTR, "private": PTR} | dict.fromkeys(["jc", "ic", "panel0", "panels"], I64)
     f = Function(module, "task", args)
-    params, private, jc, ic, js = f.args()
+    params, private, jc, ic, panel0, panels = f.args()
     p = Fields(f, params)
     mr, nr, size = parts.mr, parts.nr, parts.size
     height = sub_block(f, (p.M - ic * p.mc).min(p.mc), p.m, mr)
     width = sub_block(f, (p.N - jc * p.nc).min(p.nc), p.n, nr)
-    panel0 = js * p.task_panels
-    panels = (width // nr - panel0).min(p.task_panels)
     own_stats = f.stack(parts.element, 8)
     _reset_stats(f, own_stats, parts)
     shared_a = p.address("packed_a") + ic * p.packed_a_step

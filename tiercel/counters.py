@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from tiercel.targets.cpu.params import CALLS, LATEST, THREAD
+from tiercel.targets.cpu.params import CALLS, LATEST, NOTED, OWN_CALLS, THREAD
 
 if TYPE_CHECKING:
     from tiercel.planner.plan import Plan
+    from tiercel.targets.cpu.alone import Alone
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ here = _Here()
 
 
 class _Numpys:
-    """Calls that took the shortcut to NumPy: how many, and the plan and thread of the latest one.
+    """Calls that took a shortcut: how many, and the plan and thread of the latest one.
 
     ``notes`` are words that generated code writes, too (at ``address``): with cold caches a write
     to thread-local memory costs 2 µs in Python. Threads that meet here may count one call instead
@@ -55,16 +56,19 @@ class _Numpys:
     has the plan of the one before as its last.
     """
 
-    __slots__ = ("_memory", "address", "notes", "plans")
+    __slots__ = ("_memory", "address", "alone", "notes", "plans")
 
     def __init__(self) -> None:
-        self._memory = ctypes.create_string_buffer(3 * 8)
+        self._memory = ctypes.create_string_buffer(NOTED * 8)
         self.address = ctypes.addressof(self._memory)
         self.notes = memoryview(self._memory).cast("B").cast("q")
         self.plans: list[Plan | None] = [None]
+        self.alone: list[tuple[Plan, Alone]] = []  # own products that generated code counts
 
-    def number(self, plan: Plan) -> int:
-        """A number for a plan, not 0."""
+    def number(self, plan: Plan, alone: Alone | None = None) -> int:
+        """A number for a plan, not 0; ``alone``: what counts its calls and times them."""
+        if alone is not None:
+            self.alone.append((plan, alone))
         self.plans.append(plan)
         return len(self.plans) - 1
 
@@ -75,6 +79,8 @@ class _Numpys:
 
     def forget(self) -> None:
         """Forget the plans."""
+        collect()
+        self.alone.clear()
         del self.plans[1:]
         self.notes[THREAD] = 0
 
@@ -102,12 +108,22 @@ def record(plan: Plan, seconds: float, saved: int = 0, *, refused: bool = False)
         count[2] += saved
 
 
+def collect() -> None:
+    """Add what generated code has counted of own products."""
+    for plan, alone in numpys.alone:
+        calls, seconds = alone.taken()
+        with _lock:
+            count = _counts.setdefault(plan.chosen.algorithm, [0, 0.0, 0, 0])
+            count[0] += calls
+            count[1] += seconds
+
+
 def last_plan() -> Plan | None:
     """The plan of the calling thread's last planned product; None before the first one.
 
     Where the data made a plan's algorithm unsafe, it is the plan that ran in its place.
     """
-    calls, number, thread = numpys.notes
+    calls, number, thread, _ = numpys.notes
     newer = thread == get_ident() and calls != here.shortcuts
     # A call that ended after plans were forgotten has noted the number of one.
     return numpys.plans[number] if newer and number < len(numpys.plans) else here.plan
@@ -125,9 +141,10 @@ def stats(*, reset: bool = False) -> dict[str, Count]:
     >>> done.calls, done.multiplications_saved, done.seconds > 0
     (1, 0, True)
     """
+    collect()
     with _lock:
-        counts = {name: Count(*count) for name, count in _counts.items()}
-        untimed = numpys.notes[CALLS] - _counted[0]
+        counts = {name: Count(*count) for name, count in _counts.items() if any(count)}
+        untimed = numpys.notes[CALLS] - numpys.notes[OWN_CALLS] - _counted[0]
         if reset:
             _counts.clear()
             _counted[0] += untimed

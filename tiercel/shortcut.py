@@ -5,8 +5,8 @@ way through the front end and the plans' cache takes 5 µs warm and 150 µs cold
 call of some milliseconds. So a product with default options is known by the shapes and strides of
 its operands. What is not quite like the earlier one takes the long way, which explains errors, too.
 
-Products that are NumPy's go the shortest way: a built-in function (``targets/cpu/known.py``) knows
-them. Where there is none they are looked up here, like all others.
+A built-in function (``targets/cpu/known.py``) knows them, the shortest way there is. Where there is
+none they are looked up here.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tiercel.counters import numpys
 
 if TYPE_CHECKING:
     from tiercel.planner.plan import Plan
+    from tiercel.targets.cpu.alone import Alone
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -72,32 +73,37 @@ def key_of(a: NDArray, b: NDArray) -> Key:
 
 
 class _AtOnce:
-    """``product(a, b, out)``: of matrices that NumPy multiplies, else ``NotImplemented``.
+    """``product(a, b, out)``: of matrices that were multiplied before, else ``NotImplemented``.
 
-    ``add(a, b, number)`` has it take products like a @ b, ``forget()`` none. All None where Python
-    looks up every product.
+    ``add(a, b, number, run, alone)`` has it take products like a @ b, ``forget()`` none. All None
+    where Python looks up every product.
     """
 
     __slots__ = ("add", "forget", "product")
 
     def __init__(self) -> None:
         self.product: Callable[[Any, Any, Any], Any] | None = None
-        self.add: Callable[[NDArray, NDArray, int], None] | None = None
+        self.add: Callable[[NDArray, NDArray, int, Way | None, Alone | None], None] | None = None
         self.forget: Callable[[], None] | None = None
 
 
 at_once = _AtOnce()
 
 
-def keep(plan: Plan | None, a: NDArray, b: NDArray, run: Way | None) -> None:
-    """Remember how the product of a and b was multiplied; see `Known`."""
+def keep(
+    plan: Plan | None, a: NDArray, b: NDArray, run: Way | None, alone: Alone | None = None
+) -> None:
+    """Remember how the product of a and b was multiplied; see `Known`.
+
+    ``alone``: how generated code does what ``run`` does, if it can.
+    """
     if len(KNOWN) >= MOST_KNOWN:
         forget()
     key, number = key_of(a, b), 0
-    if run is None:
-        number = 0 if plan is None else numpys.number(plan)
-        if at_once.add is not None:
-            at_once.add(a, b, number)
+    if plan is not None and (run is None or alone is not None):
+        number = numpys.number(plan, alone)
+    if at_once.add is not None:
+        at_once.add(a, b, number, run, alone)
     KNOWN[hash(key)] = Known(number, a.dtype, b.dtype, run, key)
 
 

@@ -11,8 +11,9 @@ import pytest
 
 from tiercel.targets.cpu.handover import Handover
 from tiercel.targets.cpu.numpys_blas import WARNED, routines
+from tiercel.targets.cpu.params import NOTED
 
-MEMORY = ctypes.create_string_buffer(3 * 8)
+MEMORY = ctypes.create_string_buffer(NOTED * 8)
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import pytest
 from tiercel.targets.cpu.handover import Handover
 from tiercel.targets.cpu.known import entry_of
 from tiercel.targets.cpu.numpys_blas import routines
-from tiercel.targets.cpu.params import CALLS, LATEST, THREAD
+from tiercel.targets.cpu.params import CALLS, LATEST, NOTED, THREAD
 from tiercel.targets.cpu.words import ENTRIES, ENTRY, HEAD
 
-MEMORY = ctypes.create_string_buffer(3 * 8)
+MEMORY = ctypes.create_string_buffer(NOTED * 8)
 NOTES = memoryview(MEMORY).cast("B").cast("q")
 
 

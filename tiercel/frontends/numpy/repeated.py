@@ -24,6 +24,7 @@ from tiercel.targets.cpu.params import DONE, UNLIKE
 from tiercel.targets.cpu.threads import allowed
 
 if TYPE_CHECKING:
+    from tiercel.targets.cpu.alone import Alone
     from tiercel.targets.cpu.repeat import Repeat
 
 
@@ -35,28 +36,32 @@ def remember(plan: Plan, a: NDArray, b: NDArray, c: NDArray, request: Request) -
     plain = request.options is DEFAULT and request.bias is None and request.packed is None
     if not plain or (is_vendor(plan) and a.dtype.itemsize == 2):
         return
-    if is_vendor(plan):
-        _hand_over()
-    keep(plan, a, b, _way(plan, a, b, c, request))
+    _hand_over()
+    keep(plan, a, b, *_way(plan, a, b, c, request))
 
 
 def _hand_over() -> None:
-    """From now on products that are NumPy's are handed over by a built-in function."""
+    """From now on known products are handed over by a built-in function."""
     if at_once.product is None:
         found = handover(numpys.address)
         if found is not None:
             at_once.add, at_once.forget, at_once.product = found.add, found.forget, found.call
 
 
-def _way(plan: Plan, a: NDArray, b: NDArray, c: NDArray, request: Request) -> Way | None:
+def _way(
+    plan: Plan, a: NDArray, b: NDArray, c: NDArray, request: Request
+) -> tuple[Way | None, Alone | None]:
     recipe = plan.chosen.recipe
     if recipe is None:
-        return None
+        return None, None
+    from tiercel.targets.cpu.alone import alone
     from tiercel.targets.cpu.repeat import Repeat, repeatable  # not for NumPy's products: 10 ms
 
     if plan.chosen.fringe == 0 and repeatable(recipe):
-        return _at_once(plan, Repeat(recipe, a, b, c), c, request)
-    return _again(plan, a, b, c, request)
+        repeat = Repeat(recipe, a, b, c)
+        quick = alone(repeat) if c.flags.c_contiguous else None
+        return _at_once(plan, repeat, c, request), quick
+    return _again(plan, a, b, c, request), None
 
 
 def _at_once(plan: Plan, repeat: Repeat, c: NDArray, request: Request) -> Way:

@@ -50,13 +50,12 @@ ROW_MAJOR = 101  # ``CBLAS_ORDER``
 _M, _K, _A_STRIDES, _N, _B_STRIDES, _DTYPE = 0, 1, (2, 3), 5, (6, 7), 8
 
 
-def emit(module: ir.Module) -> Function:
+def emit(module: ir.Module, makes: Function, fits: Function) -> Function:
     """Emit ``direct(head, entry, a, b, out, answer) -> int64``.
 
     Non-zero: ``answer`` is the result, a new reference, or null after an exception. Zero: nothing
     was done that ``np.matmul`` may not do again.
     """
-    makes, fits = _emit_makes(module), _emit_fits(module)
     names = ("head", "entry", "a", "b", "out", "answer")
     f = Function(module, "direct", dict.fromkeys(names, PTR), I64)
     head, entry, a, b, out, answer = f.args()
@@ -116,7 +115,7 @@ def _multiply(f: Function, head: Val, entry: Val, a: Val, b: Val, c: Val) -> Val
     return raised
 
 
-def _emit_makes(module: ir.Module) -> Function:
+def emit_makes(module: ir.Module) -> Function:
     """Emit ``makes(head, entry) -> array``: ``np.empty(shape, dtype)``."""
     f = Function(module, "makes", {"head": PTR, "entry": PTR}, PTR)
     head, entry = f.args()
@@ -129,7 +128,7 @@ def _emit_makes(module: ir.Module) -> Function:
     return f
 
 
-def _emit_fits(module: ir.Module) -> Function:
+def emit_fits(module: ir.Module) -> Function:
     """Emit ``fits(head, entry, out, a, b) -> int64``: whether the routine may write to out."""
     args = {"head": PTR, "entry": PTR, "out": PTR, "a": I64, "b": I64}
     f = Function(module, "fits", args, I64)

@@ -1,4 +1,4 @@
-"""The table of products that are NumPy's own, and the built-in function that looks there.
+"""The table of products like earlier ones, and the built-in function that looks there.
 
 See ``known.py`` for what it does, and what it saves. Where a Python object may not be read as this
 CPython lays it out, there is none: `builtin` is None, and ``shortcut.py`` looks up products itself.
@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tiercel.targets.cpu import address, words
+from tiercel.targets.cpu import address, threads, words
+from tiercel.targets.cpu.alone import Alone
 from tiercel.targets.cpu.numpys_blas import BY_NUMPY, Routines, call_of, routines
 
 _METH_FASTCALL = 0x80
@@ -33,10 +34,10 @@ class _MethodDef(ctypes.Structure):
 
 
 class Handover:
-    """``call(a, b, out)`` is ``np.matmul(a, b, out)`` for products that were added.
+    """``call(a, b, out)`` is ``np.matmul(a, b, out)``, or an own product, for what was added.
 
     For all others it is ``NotImplemented``. ``notes``: address of the words that it writes, see
-    ``params.py``.
+    ``params.py``; ``blas``: of NumPy, to be called without ``np.matmul``.
     """
 
     def __init__(self, notes: int, blas: Routines | None = None) -> None:
@@ -53,12 +54,13 @@ class Handover:
             (words.VECTORCALL, python.PyObject_Vectorcall), (words.INCREF, python.Py_IncRef),
             (words.DECREF, python.Py_DecRef), (words.SAVE_THREAD, python.PyEval_SaveThread),
             (words.RESTORE_THREAD, python.PyEval_RestoreThread),
+            (words.DICT_GET, python.PyDict_GetItemWithError),
             (words.THREAD_IDENT, python.PyThread_get_thread_ident),
         ):  # fmt: skip
             self._table[place] = ctypes.cast(function, ctypes.c_void_p).value or 0
         for place, thing in (
-            (words.NDARRAY, np.ndarray), (words.MATMUL, np.matmul), (words.EMPTY, np.empty),
-            (words.NONE, None), (words.UNKNOWN, NotImplemented),
+            (words.NDARRAY, np.ndarray), (words.EMPTY, np.empty), (words.NONE, None),
+            (words.UNKNOWN, NotImplemented),
         ):  # fmt: skip
             self._table[place] = id(thing)
         self._table[words.NOTES] = notes
@@ -66,6 +68,12 @@ class Handover:
             self._table[words.CLEAR_EXCEPT] = blas.clear_except
             self._table[words.TEST_EXCEPT] = blas.test_except
             self._table[words.WARNED] = blas.warned
+            self._table[words.BLAS_THREADS] = blas.thread_limit
+            self._table[words.CLOCK] = blas.clock
+        environment = threads.environment()
+        self._runs_own = blas is not None and environment is not None
+        if environment is not None:
+            self._table[words.ENVIRONMENT], self._table[words.VARIABLE] = map(id, environment)
         self._code = known_products()
         self._code.use(ctypes.addressof(ctypes.c_char.from_buffer(self._memory)))
         self._method = _MethodDef(b"known", self._code.known, _METH_FASTCALL, None)
@@ -74,17 +82,27 @@ class Handover:
         )
         self.call: Callable[[Any, Any, Any], Any] = new(ctypes.addressof(self._method), None, None)
 
-    def add(self, a: NDArray, b: NDArray, number: int) -> None:
-        """Hand products like this one of two matrices to NumPy; ``number``: of its plan, or 0."""
+    def add(
+        self, a: NDArray, b: NDArray, number: int, own: Callable[..., Any] | None = None,
+        alone: Alone | None = None,
+    ) -> None:  # fmt: skip
+        """Hand products like this one of two matrices to NumPy, or to ``own(a, b, out)``.
+
+        ``number``: of the plan that is counted, or 0. What ``own`` returns None for is not known.
+        ``alone``: how to multiply without ``own``, if it can be done.
+        """
         if a.ndim != 2 or b.ndim != 2:
             return
         key = (*a.shape, *a.strides, *b.shape, *b.strides, id(a.dtype), id(b.dtype))
         result = a.shape[0], b.shape[1]
-        self._kept += a.dtype, b.dtype, result
-        call = call_of(self._blas, a, b) if self._blas else BY_NUMPY
+        callee = np.matmul if own is None else own
+        self._kept += a.dtype, b.dtype, result, callee
+        call = call_of(self._blas, a, b) if self._blas and own is None else BY_NUMPY
         at = self._entry_of(key)
         self._table[at + words.ROUTINE] = 0  # half an entry calls nothing
-        for i, word in enumerate((*key, number, *call, id(result), a.itemsize)):
+        self._table[at + words.ALONE] = 0
+        quick = alone.address if alone and self._runs_own else 0
+        for i, word in enumerate((*key, id(callee), number, *call, id(result), a.itemsize, quick)):
             self._table[at + i] = word
 
     def forget(self) -> None:

@@ -1,9 +1,9 @@
-"""``known``: products that are NumPy's own, handed to its BLAS without the help of Python.
+"""``known``: products like earlier ones, handed to whom they are for without the help of Python.
 
 Between products that fill all caches, each object and each function that Python touches on the way
 to ``np.matmul``, and NumPy on the way to its BLAS, comes from memory. This built-in function reads
-the two array objects, looks them up in a table of its own and goes on in BLAS (``direct.py``) or
-calls ``np.matmul``.
+the two array objects, looks them up in a table of its own and goes on in NumPy's BLAS
+(``direct.py``) or in an own kernel (``own.py``), or calls what the table names.
 """
 
 from __future__ import annotations
@@ -12,17 +12,20 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from tiercel.targets.cpu import direct
-from tiercel.targets.cpu.emit import I32, I64, PTR, Function, Val
+from tiercel.targets.cpu import direct, own
+from tiercel.targets.cpu.emit import I32, I64, PTR, VOID, Function, Val
 from tiercel.targets.cpu.numpys_object import AXES, DTYPE, SHAPE, STRIDES, TYPE
 from tiercel.targets.cpu.params import CALLS, LATEST, THREAD
 from tiercel.targets.cpu.words import (
+    ALONE,
+    CALLEE,
+    DECREF,
     ENTRIES,
     ENTRY,
     HEAD,
     INCREF,
-    MATMUL,
     NDARRAY,
+    NONE,
     NOTES,
     NUMBER,
     ROUTINE,
@@ -48,7 +51,8 @@ def entry_of(key: Sequence[int]) -> int:
 def emit(module: ir.Module) -> None:
     """Emit ``known(self, args, count)`` for ``METH_FASTCALL``, and ``known_table(address)``.
 
-    ``args``: a, b and out or None. Returns what ``np.matmul`` does, or the object ``UNKNOWN``.
+    ``args``: a, b and out or None. Returns the product, or the object ``UNKNOWN``: also where what
+    the table names returns None.
     """
     table = ir.GlobalVariable(module, PTR, "table")
     table.linkage = "internal"
@@ -57,7 +61,8 @@ def emit(module: ir.Module) -> None:
     (address,) = setter.args()
     setter.store(address, Val(setter, table), WORD)
     setter.ret()
-    blas = direct.emit(module)
+    makes, fits = direct.emit_makes(module), direct.emit_fits(module)
+    ways = (ROUTINE, direct.emit(module, makes, fits)), (ALONE, own.emit(module, makes, fits))
 
     f = Function(module, "known", {"self": PTR, "args": PTR, "count": I64}, PTR, export=True)
     _, args, count = f.args()
@@ -81,17 +86,27 @@ def emit(module: ir.Module) -> None:
                 f.store(f.i64(1), found, WORD)
                 done = f.stack(I64, 1)
                 f.store(f.i64(0), done, WORD)
-                with f.when(f.load(entry + ROUTINE * WORD, I64, WORD).ne(0) & count.eq(3)):
-                    out = f.load(args + 2 * WORD, PTR, WORD)
-                    f.store(f.call(blas, head, entry, a, b, out, answer), done, WORD)
+                for word, way in ways:
+                    with f.when(f.load(entry + word * WORD, I64, WORD).ne(0) & count.eq(3)):
+                        out = f.load(args + 2 * WORD, PTR, WORD)
+                        f.store(f.call(way, head, entry, a, b, out, answer), done, WORD)
                 with f.when(f.load(done, I64, WORD).eq(0)):
                     vectorcall = f.load(head + VECTORCALL * WORD, I64, WORD)
-                    matmul = f.load(head + MATMUL * WORD, PTR, WORD)
+                    callee = f.load(entry + CALLEE * WORD, PTR, WORD)
                     names = f.pointer(f.i64(0))
-                    result = f.call_pointer(vectorcall, PTR, matmul, args, count, names)
-                    f.store(result, answer, WORD)
+                    result = f.call_pointer(vectorcall, PTR, callee, args, count, names)
+                    none = f.load(head + NONE * WORD, I64, WORD)
+                    with f.either(f.cast(result, I64, "ptrtoint").eq(none)) as (left, made):
+                        with left:
+                            f.call_pointer(f.load(head + DECREF * WORD, I64, WORD), VOID, result)
+                            f.store(f.i64(0), found, WORD)
+                        with made:
+                            f.store(result, answer, WORD)
                 number = f.load(entry + NUMBER * WORD, I64, WORD)
-                with f.when(f.load(answer, I64, WORD).ne(0) & number.ne(0)):
+                known = f.load(answer, I64, WORD).ne(0) & f.load(found, I64, WORD).ne(0)
+                known = known & number.ne(0)  # what Python multiplies, Python counts
+                here = f.load(done, I64, WORD).ne(0) | f.load(entry + ALONE * WORD, I64, WORD).eq(0)
+                with f.when(known & here):
                     _count(f, head, number)
     with f.when(f.load(found, I64, WORD).eq(0)):
         unknown = f.load(answer, PTR, WORD)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -12,6 +13,11 @@ from numpy.typing import NDArray
 
 #: Names in the BLAS of NumPy's wheels, whose integers have 64 bits.
 NAMES = {"float32": "scipy_cblas_sgemm64_", "float64": "scipy_cblas_dgemm64_"}
+
+#: What tells how many threads that BLAS may use.
+LIMIT = "scipy_openblas_get_num_threads64_"
+
+OF_C = "feclearexcept", "fetestexcept", "clock_gettime"
 
 #: Bits of ``<fenv.h>`` that NumPy warns of by default: invalid, division by zero, overflow.
 WARNED = {"x86_64": 1 | 4 | 8, "aarch64": 1 | 2 | 4}
@@ -25,15 +31,18 @@ NO_TRANS, TRANS = 111, 112
 
 @dataclass(frozen=True)
 class Routines:
-    """Addresses of C functions: of BLAS by dtype, of ``feclearexcept`` and ``fetestexcept``.
+    """Addresses of C functions: of BLAS by dtype, its limit of threads, and of C's library.
 
-    ``warned``: the bits that these are asked for.
+    ``warned``: the bits that exceptions are asked for. ``threads()``: as many as BLAS may use.
     """
 
     gemm: dict[np.dtype, int]
+    thread_limit: int
     clear_except: int
     test_except: int
+    clock: int
     warned: int
+    threads: Callable[[], int]
 
 
 @cache
@@ -43,8 +52,10 @@ def routines() -> Routines | None:
         # Symbols of what an extension is linked with are found through its own handle.
         numpys = ctypes.CDLL(np._core._multiarray_umath.__file__)  # pyright: ignore
         gemm = {np.dtype(name): _address(numpys, symbol) for name, symbol in NAMES.items()}
-        clear, test = (_address(numpys, name) for name in ("feclearexcept", "fetestexcept"))
-        return Routines(gemm, clear, test, WARNED[platform.machine()])
+        limit, clear, test, clock = (_address(numpys, name) for name in (LIMIT, *OF_C))
+        # Called with the GIL: there is nothing to wait for.
+        threads = ctypes.PYFUNCTYPE(ctypes.c_int)(limit)
+        return Routines(gemm, limit, clear, test, clock, WARNED[platform.machine()], threads)
     except (AttributeError, OSError, KeyError):
         return None
 

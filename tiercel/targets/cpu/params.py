@@ -50,5 +50,7 @@ LINE = 64  # bytes between words that different threads write
 #: not aligned or C overlaps A or B.
 DONE, REFUSED, UNLIKE = 0, 1, 2
 
-#: What ``known`` (``known.py``) notes: its calls; the plan's number and the thread of the latest.
-CALLS, LATEST, THREAD = range(3)
+#: What ``known`` (``known.py``) notes: its calls; the plan's number and the thread of the latest;
+#: how many of the calls were own products (``own.py``).
+CALLS, LATEST, THREAD, OWN_CALLS = range(4)
+NOTED = 4

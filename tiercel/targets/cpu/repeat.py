@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 
 from tiercel.lower.recipe import Recipe
@@ -25,7 +27,7 @@ class Repeat:
     undefined); UNLIKE, having done nothing, where c overlaps a or b, or one is not aligned.
     """
 
-    __slots__ = ("_idle", "_like", "_nbytes", "_packed_a", "_prepared", "_private", "_threads")
+    __slots__ = ("_idle", "_like", "_packed_a", "_prepared", "_private", "_threads", "nbytes")
 
     def __init__(self, recipe: Recipe, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
         blocking = recipe.blocking
@@ -33,7 +35,7 @@ class Repeat:
         self._threads = recipe.threads
         self._private = recipe.threads * blocking.private
         self._packed_a = blocking.packed_a
-        self._nbytes = self._private + blocking.packed_a + blocking.packed
+        self.nbytes = self._private + blocking.packed_a + blocking.packed
         if recipe.swapped:
             a, b, c = b.T, a.T, c.T
         self._like = _hollow(a), _hollow(b), _hollow(c)
@@ -48,7 +50,7 @@ class Repeat:
             return self._run(threads, id(a), id(b), id(c))
 
     def _run(self, threads: int, a: int, b: int, c: int) -> int:
-        buffer = workspace.take(self._nbytes)
+        buffer = workspace.take(self.nbytes)
         try:
             frame = self._idle.pop()
         except IndexError:  # the first call, or more at once than ever before
@@ -64,6 +66,27 @@ class Repeat:
         finally:
             self._idle.append(frame)
             workspace.give(buffer)
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether it runs on one thread, and no data are refused."""
+        return self._threads == 1 and self._prepared.recipe.guard is None
+
+    @property
+    def swapped(self) -> bool:
+        """Whether A and B change places."""
+        return self._prepared.recipe.swapped
+
+    @property
+    def again_address(self) -> int:
+        """Of the function that computes with a filled frame, see ``renew.py``."""
+        return ctypes.cast(self._prepared.library.again, ctypes.c_void_p).value or 0
+
+    def frame(self, memory: int) -> Frame:
+        """A frame for one thread, to be used with ``nbytes`` of memory."""
+        frame = self._frame()
+        self._lend(frame, memory, 1)
+        return frame
 
     def _frame(self) -> Frame:
         frame = self._prepared.frame()

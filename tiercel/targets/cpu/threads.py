@@ -10,6 +10,8 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from tiercel.targets.cpu.numpys_blas import routines
+
 VARIABLE = "TIERCEL_NUM_THREADS"
 
 #: What ``os.environ`` keeps. Asked through it, a variable takes five Python functions: 1 µs, and 10
@@ -65,6 +67,18 @@ def allowed() -> int:
     return max(1, min(limit, blas()) if blas else limit)
 
 
+def as_now() -> tuple[object | None, bool]:
+    """What `allowed` is due to: the variable's value, and whether BLAS's limit counts."""
+    text = _variables.get(_KEY) if _variables is not None else None
+    alone = multiprocessing.current_process().daemon or cores() == 1
+    return text, _forced() is None and not alone
+
+
+def environment() -> tuple[dict, object] | None:
+    """The dict in which Python keeps the environment, and the key of the variable there."""
+    return (_variables, _KEY) if type(_variables) is dict else None
+
+
 @cache
 def cores() -> int:
     """Cores this process may use: scheduling affinity, capped by the cgroup's CPU quota."""
@@ -94,6 +108,8 @@ def _cgroup_quota() -> float | None:
 @cache
 def _blas_threads() -> Callable[[], int] | None:
     """A cheap call that returns the current thread limit of the BLAS that NumPy loaded."""
+    if (blas := routines()) is not None:
+        return blas.threads
     try:
         from threadpoolctl import ThreadpoolController
     except ImportError:

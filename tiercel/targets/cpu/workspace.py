@@ -49,7 +49,12 @@ class Buffer:
     def __init__(self, nbytes: int) -> None:
         self._map = _map(nbytes)
         self.nbytes = len(self._map)
-        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+        self.address = address_of(self._map)
+
+
+def address_of(memory: bytearray | mmap.mmap) -> int:
+    """Where memory lies that may not be resized any more."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
 
 def take(nbytes: int) -> Buffer:

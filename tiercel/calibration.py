@@ -26,11 +26,12 @@ from tiercel.planner.problem import Problem
 log = logging.getLogger("tiercel")
 
 #: Version of what is measured: a change makes stored profiles obsolete.
-VERSION = 22
+VERSION = 23
 
 #: The kernels in machine cycles (AVX2, Zen 3): share of peak in deep tiles, cycles a register tile
-#: costs beside its multiplications and that one more destination adds, bytes a cycle of each stage.
-KERNEL_SHARE, TILE_CYCLES, UPDATE_CYCLES = 0.97, 45.0, 33.0
+#: costs beside its multiplications and that one more destination adds, for each of its bytes; bytes
+#: a cycle of each stage.
+KERNEL_SHARE, TILE_CYCLES, UPDATE_CYCLES = 0.97, 45.0, 33.0 / 384
 SUM_A_BYTES, SUM_B_BYTES, STAGE_BYTES, STORE_BYTES = 15.0, 20.0, 3.8, 3.0
 #: Bytes a cycle that one core reads from memory.
 READ_BYTES = 4.5
@@ -86,12 +87,12 @@ def profile(key: str, cores: int, dtype: str) -> Machine:
     log.info("measuring this machine for the planner, once (%s)", dtype)
     isa = isa_module.host()
     peak = measure.peak_gflops(dtype)
-    cycles_per_ns = peak / (4 * isa.lanes(dtype))  # two FMA pipes, two operations each
+    cycles_per_ns, tile = measure.cycles_per_ns(dtype, peak), measure.tile(isa, dtype)
     rates = Rates(
         peak=peak,
         kernel=KERNEL_SHARE,
         tile=TILE_CYCLES / cycles_per_ns,
-        update=UPDATE_CYCLES / cycles_per_ns,
+        update=UPDATE_CYCLES * tile.mr * tile.nr * tile.size / cycles_per_ns,
         sum_a=SUM_A_BYTES * cycles_per_ns,
         sum_b=SUM_B_BYTES * cycles_per_ns,
         stage=STAGE_BYTES * cycles_per_ns,
@@ -112,7 +113,7 @@ def profile(key: str, cores: int, dtype: str) -> Machine:
         l1=isa.l1,
         l2=isa.l2,
         l3=isa.l3,
-        tiles={dtype: measure.tile(isa, dtype)},
+        tiles={dtype: tile},
         rates={dtype: rates},
         fingerprint=key,
         measured=True,

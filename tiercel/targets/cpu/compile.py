@@ -85,11 +85,11 @@ def pool_functions() -> PoolFunctions:
 
 
 @cache
-def fma_chains(compute: str) -> Any:
-    """``fma_chains(n)`` (see ``peak.py``) as a ctypes function."""
+def fma_chains(compute: str, name: str = "fma_chains") -> Any:
+    """``fma_chains(n)``, or ``fma_chain(n)`` (see ``peak.py``), as a ctypes function."""
     isa = host()
-    owner, at = _link(isa, f"peak_{compute}", (object_code(isa, "peak", compute),), "fma_chains")
-    function = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int64)(at["fma_chains"])
+    owner, at = _link(isa, f"peak_{compute}", (object_code(isa, "peak", compute),), name)
+    function = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int64)(at[name])
     function._owner = owner  # pyright: ignore[reportAttributeAccessIssue]
     return function
 

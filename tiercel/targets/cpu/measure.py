@@ -21,6 +21,9 @@ SQUARE = 768  # large enough for full speed, 10 ms on one AVX2 core
 #: 4 MiB take half as long.
 LONG, SHORT = 2048, 32
 
+#: Latency of a multiply-add on Zen 2 to 5 and on Intel's cores from Skylake on.
+FMA_CYCLES = 4
+
 
 def tile(isa: Isa, dtype: str) -> Tile:
     """The micro-kernel's shape on ``isa``."""
@@ -33,6 +36,19 @@ def peak_gflops(dtype: str) -> float:
     isa, run, n = host(), fma_chains(dtype), 200_000  # 0.4 ms
     best = min(_seconds(lambda: run(n)) for _ in range(8))
     return 2 * chain_count(isa.registers) * isa.lanes(dtype) * n / best / 1e9
+
+
+def cycles_per_ns(dtype: str, peak: float) -> float:
+    """Clock of a core whose multiply-add peak is ``peak`` GFLOP/s.
+
+    A multiply-add takes 4 cycles, so a chain of them shows how many begin in a cycle: two, or one
+    where vectors are wider than the multipliers (AVX-512 on Zen 4). The peak is known better.
+    """
+    isa, run, n = host(), fma_chains(dtype, "fma_chain"), 400_000  # 0.4 ms
+    best = min(_seconds(lambda: run(n)) for _ in range(8))
+    flops = 2 * isa.lanes(dtype)
+    at_once = peak / (flops * FMA_CYCLES * n / best / 1e9)
+    return peak / (flops * (1 if at_once < 1.5 else 2))
 
 
 def cores_free(dtype: str, cores: int) -> float:

@@ -17,6 +17,7 @@ from tiercel.errors import (
     TiercelValueError,
 )
 from tiercel.options import DEFAULT, Options, checked_options, is_count
+from tiercel.planner.running import runs_plans
 from tiercel.shortcut import known_first
 from tiercel.terms import as_given, surrounded
 
@@ -432,7 +433,7 @@ def plan(
     ``layout_*``: "row" or "col". ``static_b``: B is packed once (`pack`). The other options are
     those of `matmul`. ``device``: "cpu"; "cuda", this machine's GPU or, without one, a GPU that a
     profile is shipped for; or the name of such a GPU. Nothing is multiplied; the machine is
-    measured if it has not been.
+    measured if it has not been. Calling the plan, ``plan(a, b)``, multiplies by what it chose.
 
     Raises ``TiercelValueError`` for sizes below 1 and unknown options, ``TiercelTypeError`` for a
     dtype that is not accelerated.
@@ -468,6 +469,34 @@ def plan(
     return plan_for(replace(problem, threads=options.threads or allowed()))
 
 
+@runs_plans
+def _by_plan(plan: Any, a: Any, b: Any, out: Any, bias: Any) -> Any:
+    """``epilogue(a @ b + bias)`` by what a plan chose, see ``Plan``."""
+    p, name = plan.problem, plan.chosen.algorithm.partition(" (")[0]
+    for operand, x, sizes in (("a", a, (p.M, p.K)), ("b", b, (p.K, p.N))):
+        shape, dtype = tuple(np.shape(x)), str(getattr(x, "dtype", type(x).__name__))
+        if shape != sizes:
+            raise TiercelValueError(
+                f"the plan is for {operand} of shape {sizes}, not {shape}; make one for these sizes"
+            )
+        if dtype.removeprefix("torch.") != p.dtype:
+            raise TiercelTypeError(
+                f"the plan is for {p.dtype}, {operand} has {dtype}; make one for that dtype"
+            )
+    from tiercel.planner.gpu import GpuPlan
+
+    on_gpu = isinstance(plan, GpuPlan)
+    if on_gpu != str(getattr(a, "device", "cpu")).startswith("cuda"):
+        raise TiercelTypeError(
+            f"the plan is for {plan.place}, and a is elsewhere; make one with the other device="
+        )
+    asked = p.scheme if getattr(p.scheme, "name", None) == name else name
+    return matmul(
+        a, b, out, epilogue=p.epilogue, bias=bias, accuracy=p.accuracy, workspace=p.workspace,
+        scheme=asked, threads=None if on_gpu else p.threads,
+    )  # fmt: skip
+
+
 def _gpu_plan(problem: Any, device: str) -> Any:
     """The plan for this machine's GPU ("cuda") or for one that a profile is shipped for."""
     from tiercel.planner import gpu
@@ -475,7 +504,7 @@ def _gpu_plan(problem: Any, device: str) -> Any:
     machine = None
     if device == "cuda":
         try:
-            from tiercel.frontends.torch.cuda_machine import here
+            from tiercel.frontends.torch.cuda.machine import here
 
             machine = here(problem.dtype)
         except ModuleNotFoundError as missing:

@@ -10,6 +10,7 @@ from tiercel.lower.recipe import Recipe
 from tiercel.planner.describe import table
 from tiercel.planner.machine import Machine
 from tiercel.planner.problem import Problem
+from tiercel.planner.running import run
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,26 @@ MILDER = 0.7
 
 @dataclass(frozen=True)
 class Plan:
-    """The decision for one problem on one machine. ``str()`` is a table."""
+    """The decision for one problem on one machine. ``str()`` is a table; a call runs the choice."""
 
     problem: Problem
     machine: Machine
     candidates: tuple[Candidate, ...]
     chosen: Candidate
+
+    def __call__(self, a: Any, b: Any, /, out: Any = None, *, bias: Any = None) -> Any:
+        """``epilogue(a @ b + bias)`` by what was chosen, never by anything else.
+
+        a (M, K) and b (K, N) of the plan's dtype, arrays or tensors where the plan is for; b may be
+        packed. Options are the plan's own. Raises ``TiercelValueError`` or ``TiercelTypeError`` for
+        other operands, and what `matmul` raises for a scheme by name.
+
+        >>> import numpy as np, tiercel
+        >>> plan = tiercel.plan(2, 2, 2, scheme="classical", threads=1)
+        >>> plan(np.eye(2, dtype="f4"), np.full((2, 2), 3, "f4")).tolist()
+        [[3.0, 3.0], [3.0, 3.0]]
+        """
+        return run(self, a, b, out, bias)
 
     def classical(self) -> Plan:
         """The plan for data that a scheme's guard refused: the best classical candidate."""

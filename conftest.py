@@ -22,13 +22,13 @@ _NEED_TORCH = [
 _NEED_TRITON = ["tests/targets/gpu", "tiercel/targets/gpu", "tests/gpu"]
 #: The kernels for GPUs are compiled where NVIDIA's compiler comes as a wheel.
 _NEED_NVRTC = [
-    "tests/targets/hopper/test_compile.py",
-    "tests/targets/hopper/test_epilogue_compile.py",
-    "tests/targets/hopper/test_fused_epilogue.py",
-    "tests/targets/hopper/test_grouped.py",
-    "tests/targets/hopper/test_neighbours.py",
-    "tests/targets/hopper/test_stream_k_compile.py",
-    "tests/targets/hopper/test_traced_kernels.py",
+    "tests/targets/hopper/products/test_compile.py",
+    "tests/targets/hopper/epilogues/test_compile.py",
+    "tests/targets/hopper/epilogues/test_fused.py",
+    "tests/targets/hopper/products/test_grouped.py",
+    "tests/targets/hopper/epilogues/test_neighbours.py",
+    "tests/targets/hopper/products/test_stream_k_compile.py",
+    "tests/targets/hopper/tracing/test_trace.py",
 ]
 collect_ignore = [] if find_spec("torch") else [*_NEED_TORCH]
 collect_ignore += [] if find_spec("torch") and find_spec("triton") else _NEED_TRITON

@@ -38,8 +38,8 @@ from h200_gemm import Player, provenance, sustained
 import tiercel
 from tiercel import epilogues as ep
 from tiercel.targets.hopper import Tile, gemm, gemm_epilogue
-from tiercel.targets.hopper.fused_epilogue import fused_epilogue
-from tiercel.targets.hopper.heuristic import CANDIDATES
+from tiercel.targets.hopper.epilogues.fused import fused_epilogue
+from tiercel.targets.hopper.products.heuristic import CANDIDATES
 
 Tensors = dict[str, torch.Tensor]
 HEAD = 128

@@ -25,7 +25,8 @@ from typing import Any
 import click
 import torch
 
-from tiercel.targets.hopper import gemm, heuristic
+from tiercel.targets.hopper import gemm
+from tiercel.targets.hopper.products import heuristic
 
 Player = Callable[[], object]
 

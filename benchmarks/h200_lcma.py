@@ -29,14 +29,14 @@ from h200_gemm import Operands, Player, compared, provenance
 
 import tiercel
 from tiercel import schemes
-from tiercel.frontends.torch import cuda_fused
+from tiercel.frontends.torch.cuda import fused
 from tiercel.lower.accumulator import accumulate
 from tiercel.lower.accumulator.combining import Combining
 from tiercel.targets.hopper import gemm
-from tiercel.targets.hopper.driver import clear_words
-from tiercel.targets.hopper.fused_product import FusedLaunch, prepare
-from tiercel.targets.hopper.packed import pack
-from tiercel.targets.hopper.workspace import FRESH
+from tiercel.targets.hopper.fused.packed import pack
+from tiercel.targets.hopper.fused.product import FusedLaunch, prepare
+from tiercel.targets.hopper.fused.workspace import FRESH
+from tiercel.targets.hopper.launching.driver import clear_words
 
 WINOGRAD, LEAN = "winograd", "lean-4x2x4"
 BEFORE = Combining()
@@ -83,7 +83,7 @@ def measured(shape: tuple[int, int, int], schemes_and_uses: dict[str, list[str]]
     players = {"vendor": operands.player(operands.vendor), "plain": operands.player(operands.ours)}
     kept = []
     for name, uses in schemes_and_uses.items():
-        packs = [cuda_fused.pack(b, name).panels.static for _, b, _ in operands.sets]
+        packs = [fused.pack(b, name).panels.static for _, b, _ in operands.sets]
         kept.append(packs)
         for use in uses:
             players[f"{name}: {use}"] = scheme_player(operands, name, use, packs)

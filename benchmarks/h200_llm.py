@@ -200,6 +200,21 @@ def sustained(works: tuple[Callable[[], Any], Callable[[], Any]], expected: Any)
     return spent[0] / spent[1]
 
 
+def of_host(works: tuple[Callable[[], Any], ...], runs: int = 5) -> dict[str, float]:
+    """Milliseconds that the host takes for one run, while the device has nothing else to do."""
+    times: list[list[float]] = []
+    for _ in range(runs):
+        taken = []
+        for work in works:
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            work()
+            taken.append(1e3 * (time.perf_counter() - start))
+        times.append(taken)
+    first, second = (median(x) for x in zip(*times, strict=True))
+    return {"torch_host_ms": first, "host_ms": second}
+
+
 def captured(work: Callable[[], Any]) -> Callable[[], None]:
     """The same work as the replay of a CUDA graph, which takes nothing of the host."""
     graph = torch.cuda.CUDAGraph()
@@ -251,7 +266,7 @@ def measure(case: Case) -> dict[str, Any]:
         alone = linear_work(case, both[0]), linear_work(case, both[1])
         for work in alone * 5:  # until the allocator's addresses come again
             work()
-        result["linear"] = paired(alone, case.pairs)
+        result["linear"] = {**paired(alone, case.pairs), **of_host(alone)}
     if case.kind != "train":
         logits = [work().float() for work in works]
         result["logits_apart"] = ((logits[0] - logits[1]).norm() / logits[0].norm()).item()
@@ -289,6 +304,8 @@ def shown(result: dict[str, Any]) -> str:
             x = result[name]
             ratios = " ".join(f"{x[k]:.3f}" for k in ("interleaved", "sustained") if k in x)
             parts.append(f"{name} {x['torch_ms']:.2f} -> {x['ms']:.2f} ms, {ratios}")
+            if "host_ms" in x:
+                parts.append(f"host {x['torch_host_ms']:.2f} -> {x['host_ms']:.2f} ms")
     peaks = result["peak_bytes"]
     parts.append(f"peak {peaks['torch'] / 2**30:.1f} -> {peaks['tiercel'] / 2**30:.1f} GiB")
     return "; ".join(parts)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tiercel.counters import last_plan, stats
     from tiercel.lower.epilogue import epilogue
     from tiercel.runtime import machine, release_workspace
-    from tiercel.targets.hopper.occupancy import set_num_sms
+    from tiercel.targets.hopper.launching.occupancy import set_num_sms
 
 __version__ = "0.1.0"
 
@@ -48,7 +48,7 @@ _LATER = {
     "machine": "tiercel.runtime",
     "release_workspace": "tiercel.runtime",
     "schemes": "tiercel.schemes",
-    "set_num_sms": "tiercel.targets.hopper.occupancy",
+    "set_num_sms": "tiercel.targets.hopper.launching.occupancy",
     "stats": "tiercel.counters",
 }
 

@@ -13,7 +13,7 @@ from tiercel.bench.trace.spans import KINDS, spans
 from tiercel.cli import main
 from tiercel.errors import TiercelValueError
 from tiercel.targets.hopper.config import Tile
-from tiercel.targets.hopper.recording import GROUPS, MARKS, NOTHING, Recording, Traced, load
+from tiercel.targets.hopper.tracing.recording import GROUPS, MARKS, NOTHING, Recording, Traced, load
 
 K_TILES = 4
 K_TILE = 512  # cycles: 128 x 128 x 64 multiply-adds at 2048 a cycle

@@ -19,10 +19,11 @@ from tiercel.lower.accumulator import accumulate
 from tiercel.lower.accumulator.combining import Combining
 from tiercel.lower.epilogue import library
 from tiercel.schemes import get
-from tiercel.targets.hopper import gemm, gemm_epilogue, heuristic
-from tiercel.targets.hopper.fused_epilogue import fused_epilogue
-from tiercel.targets.hopper.fused_product import prepare
-from tiercel.targets.hopper.packed import pack
+from tiercel.targets.hopper import gemm, gemm_epilogue
+from tiercel.targets.hopper.epilogues.fused import fused_epilogue
+from tiercel.targets.hopper.fused.packed import pack
+from tiercel.targets.hopper.fused.product import prepare
+from tiercel.targets.hopper.products import heuristic
 
 TOOLS = ("memcheck", "racecheck")
 

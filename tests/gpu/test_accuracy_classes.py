@@ -8,7 +8,7 @@ import torch
 
 from tests.gpu.portable import normal, wide
 from tests.planner.test_accuracy import KINDS, uniform
-from tiercel.frontends.torch import cuda
+from tiercel.frontends.torch.cuda import engine
 from tiercel.frontends.torch.engine import Request
 from tiercel.options import checked_options
 from tiercel.planner import accuracy
@@ -86,10 +86,10 @@ def test_no_data_exceed_the_class_inside_the_kernel(kind: Kind):
     a, b = kind(np.random.default_rng(0))
     a, b = (torch.tensor(x, device="cuda").bfloat16() for x in (a[:1024, :512], b[:512, :512]))
     options = checked_options(scheme="winograd")
-    request = Request(a, b, None, options, cuda.pack(b.t(), options))
-    plan, out = cuda.plan(request), torch.empty_like(a)
+    request = Request(a, b, None, options, engine.pack(b.t(), options))
+    plan, out = engine.plan(request), torch.empty_like(a)
     assert plan is not None
-    cuda.run(plan, request, out)
+    engine.run(plan, request, out)
     exact = wide(a) @ wide(b)
     ours, vendors = (row_errors(c, exact) for c in (out, a @ b))
     judged = exact.abs().amax(1).clamp(max=3e38) > 1e-37  # beyond which bfloat16 ends

@@ -3,6 +3,7 @@
 import time
 from dataclasses import replace
 from functools import partial
+from threading import Thread
 
 import pytest
 import torch
@@ -12,9 +13,10 @@ import tiercel
 from tests.gpu import unkind
 from tests.gpu.portable import error, laid_out, normal
 from tiercel import epilogues
-from tiercel.frontends.torch import cuda, cuda_run, refusals
+from tiercel.frontends.torch.cuda import engine, refusals, run
 from tiercel.frontends.torch.engine import Request
 from tiercel.options import DEFAULT
+from tiercel.targets.hopper.products.product import gemm
 
 pytestmark = pytest.mark.gpu
 
@@ -57,7 +59,7 @@ def last_plan():
 
 
 def algorithm(a, b) -> str:
-    plan = cuda.plan(Request(a, b, None, DEFAULT))
+    plan = engine.plan(Request(a, b, None, DEFAULT))
     return "vendor" if plan is None else plan.chosen.algorithm
 
 
@@ -251,7 +253,7 @@ def test_rows_have_the_same_bits_whatever_the_others_are():
 
 def test_captured_on_the_first_call_and_later():
     a, b = normal(4096, 4096, dtype=torch.float32), normal(4096, 4096, dtype=torch.float32, seed=1)
-    cuda_run._ran.clear()
+    run._ran.clear()
     for _ in range(2):
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
@@ -284,6 +286,27 @@ def test_side_stream():
         found = tiercel.matmul(a, b)
     stream.synchronize()
     assert relative(found, a, b) <= 6 * relative(a @ b, a, b)
+
+
+def test_threads_without_work_of_torchs_own():
+    """Neither a first product nor one that has run needs a context that is there."""
+    x = normal(4104, 4096, dtype=torch.bfloat16)
+    w = normal(4096, 4096, dtype=torch.bfloat16, seed=1)
+    out, failed = torch.empty_like(x), []
+
+    def multiply():
+        try:
+            gemm(x, w.t(), out=out)
+        except Exception as error:
+            failed.append(error)
+
+    for _ in range(2):
+        thread = Thread(target=multiply)
+        thread.start()
+        thread.join()
+        assert not failed
+        assert relative(out, x, w.t()) <= 2 * relative(x @ w.t(), x, w.t())
+        out.zero_()
 
 
 def test_gradients():
@@ -339,7 +362,7 @@ def test_compiled_whole():
 
 def test_tf32_is_the_users_choice():
     torch.set_float32_matmul_precision("high")
-    assert "TF32" in cuda.why_not(torch.float32)
+    assert "TF32" in engine.why_not(torch.float32)
     a, b = normal(4096, 4096, dtype=torch.float32), normal(4096, 4096, dtype=torch.float32, seed=1)
     assert torch.equal(tiercel.matmul(a, b), a @ b)
 
@@ -367,9 +390,9 @@ def test_workspace_of_a_packed_weight_is_as_planned(weight):
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_stats()["requested_bytes.all.current"]
         request = Request(x, weight.t(), None, options, packed.form)
-        plan = cuda.plan(request)
+        plan = engine.plan(request)
         assert plan is not None
-        cuda.run(plan, request, out)
+        engine.run(plan, request, out)
         taken = torch.cuda.memory_stats()["requested_bytes.all.peak"] - before
     assert taken == pytest.approx(plan.chosen.workspace, rel=0.01)
 
@@ -402,7 +425,7 @@ def test_overhead(capsys):
         best[name] = min(_seconds(call, 100) for _ in range(20)) * 1e6
     a = normal(4096, 4096, dtype=torch.float32)
     request = Request(a, a, None, DEFAULT)
-    best["plan"] = min(_seconds(lambda: cuda.plan(request), 100) for _ in range(20)) * 1e6
+    best["plan"] = min(_seconds(lambda: engine.plan(request), 100) for _ in range(20)) * 1e6
     with capsys.disabled():
         print(" ".join(f"{name} {value:.1f} us" for name, value in best.items()))
     assert best["plan"] < 10

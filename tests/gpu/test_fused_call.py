@@ -13,15 +13,11 @@ from torch.nn import functional as F
 import tiercel
 from tests.gpu import unkind
 from tests.gpu.portable import error, laid_out, normal
-from tiercel.frontends.torch import (
-    cuda,
-    cuda_fused,
-    cuda_machine,
-    cuda_run,
-    cuda_shared,
-    shortcut,
-)
+from tiercel.frontends.torch.cuda import engine, run, shared
+from tiercel.frontends.torch.cuda import fused as cuda_fused
+from tiercel.frontends.torch.cuda import machine as cuda_machine
 from tiercel.frontends.torch.engine import Request
+from tiercel.frontends.torch.routing import shortcut
 from tiercel.options import Options
 from tiercel.planner.gpu import choose
 from tiercel.planner.problem import Problem
@@ -82,7 +78,7 @@ def test_rows_beyond_whole_turns_are_the_vendors():
     out = torch.empty(rows, N, device="cuda", dtype=torch.bfloat16)
     packed, options = cuda_fused.pack(b, "winograd"), Options(scheme="winograd")
     for _ in range(2):
-        cuda_run.run(plan, Request(a, b, bias, options, packed), out)
+        run.run(plan, Request(a, b, bias, options, packed), out)
         reference = a.double() @ b.double() + bias.double()
         assert_as_good(out, torch.addmm(bias, a, b), reference, roundings=1.25)
 
@@ -144,12 +140,12 @@ def eager_planner(monkeypatch):
     monkeypatch.setattr(choose, "_candidates", fused)
     monkeypatch.setattr(choose, "MARGIN", dict.fromkeys(choose.MARGIN, 0.1))
     monkeypatch.setattr(choose, "MOST_LOSS", 10.0)
-    monkeypatch.setattr(cuda, "LEAST_WORK", dict.fromkeys(cuda.LEAST_WORK, 0))
-    cuda._plan.cache_clear()
+    monkeypatch.setattr(engine, "LEAST_WORK", dict.fromkeys(engine.LEAST_WORK, 0))
+    engine._plan.cache_clear()
     cuda_fused.unpacked.cache_clear()  # and what it remembers of refused data
     shortcut.forget()
     yield
-    cuda._plan.cache_clear()
+    engine._plan.cache_clear()
     shortcut.forget()
 
 
@@ -172,7 +168,7 @@ def check(layers, x):
         reference = x.double() @ layer.weight.double().t()
         assert_as_good(layer(x), F.linear(x, layer.weight), reference)
         assert algorithm() not in ("vendor", "classical")
-    kept = cuda_shared._last.get(x.get_device())
+    kept = shared._last.get(x.get_device())
     return 0 if kept is None else len(kept.users)
 
 
@@ -224,7 +220,7 @@ def test_planes_live_as_long_as_their_input(eager_planner):
         for _ in range(3):
             check(model, input_of(model))
         assert torch.cuda.memory_allocated() == before
-        assert cuda_shared._last == {}
+        assert shared._last == {}
 
 
 def test_hooks_and_an_adapter_beside_shared_planes(eager_planner):

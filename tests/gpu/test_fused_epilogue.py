@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+import tiercel
 from tests.gpu.test_hopper_epilogue import check, operands_of, tensor
 from tiercel import schemes
 from tiercel.errors import TiercelTypeError, TiercelValueError
@@ -15,9 +16,9 @@ from tiercel.lower.epilogue import library
 from tiercel.lower.recipe import Guard
 from tiercel.targets.gpu.verdict import record_of
 from tiercel.targets.hopper import gemm_epilogue
-from tiercel.targets.hopper.fused_epilogue import fused_epilogue
-from tiercel.targets.hopper.packed import pack
-from tiercel.targets.hopper.verdict import Judge
+from tiercel.targets.hopper.epilogues.fused import fused_epilogue
+from tiercel.targets.hopper.fused.packed import pack
+from tiercel.targets.hopper.fused.verdict import Judge
 
 pytestmark = pytest.mark.gpu
 
@@ -106,6 +107,27 @@ def test_what_planes_cannot_hold_is_multiplied_classically(name: str, value: flo
     for key, x in wanted.items():
         assert torch.equal(got[key].isfinite(), x.isfinite()), key
         torch.testing.assert_close(got[key], x, rtol=1e-2, atol=1e-2, equal_nan=True)
+
+
+@pytest.mark.parametrize("combining", WAYS.values(), ids=list(WAYS))
+@pytest.mark.parametrize("value", [1.0, float("inf")], ids=["wanted", "refused"])
+def test_idle_warps_complete_the_rows_of_many_tiles(combining: Combining, value: float):
+    # 4 thread blocks of at least 9 tiles each, whose blocks wait for warps that combine planes; and
+    # all of that twice where the result is refused.
+    M, N, K = 1024, 4608, 1024
+    epilogue, operands = library.cross_entropy, operands_of("cross_entropy", M, N)
+    a, b = tensor(M, K), (tensor(N, K) / K**0.5).t()
+    a[5, 7] = value
+    weight, judged = packed(b), judge(b)
+    wanted = gemm_epilogue(a, b, epilogue, operands)
+    try:
+        tiercel.set_num_sms(4)
+        for _ in range(3):
+            got = fused_epilogue(a, weight, epilogue, operands, combining=combining, judge=judged)
+            for key, x in wanted.items():
+                torch.testing.assert_close(got[key], x, rtol=1e-2, atol=2e-2, equal_nan=True)
+    finally:
+        tiercel.set_num_sms(None)
 
 
 def test_the_guard_keeps_small_rows_accurate():

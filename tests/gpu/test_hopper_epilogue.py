@@ -9,10 +9,10 @@ import torch
 import tiercel
 from tiercel.bench.trace.report import report
 from tiercel.lower.epilogue import library
-from tiercel.targets.hopper import heuristic
-from tiercel.targets.hopper.epilogue_tile import WIDE
-from tiercel.targets.hopper.product_epilogue import gemm_epilogue
-from tiercel.targets.hopper.trace import record
+from tiercel.targets.hopper.epilogues.product import gemm_epilogue
+from tiercel.targets.hopper.epilogues.tile import WIDE
+from tiercel.targets.hopper.products import heuristic
+from tiercel.targets.hopper.tracing.trace import record
 
 pytestmark = pytest.mark.gpu
 

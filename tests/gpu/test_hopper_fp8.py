@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from tiercel.errors import TiercelTypeError, TiercelValueError
-from tiercel.targets.hopper import Tile, available, gemm, gemm_scaled, heuristic
+from tiercel.targets.hopper import Tile, available, gemm, gemm_scaled
+from tiercel.targets.hopper.products import heuristic
 
 pytestmark = pytest.mark.gpu
 

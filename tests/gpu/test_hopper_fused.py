@@ -10,9 +10,9 @@ from tiercel.errors import TiercelTypeError, TiercelValueError
 from tiercel.lower.accumulator import accumulate
 from tiercel.lower.accumulator.combining import Combining
 from tiercel.lower.recipe import Guard
-from tiercel.targets.hopper.fused_product import prepare
-from tiercel.targets.hopper.packed import pack
-from tiercel.targets.hopper.verdict import Judge
+from tiercel.targets.hopper.fused.packed import pack
+from tiercel.targets.hopper.fused.product import prepare
+from tiercel.targets.hopper.fused.verdict import Judge
 
 pytestmark = pytest.mark.gpu
 
@@ -146,6 +146,16 @@ def test_outliers_of_100_times_in_a_hundredth_of_the_data(name: str):
     assert not refused
     error, vendors = ((x.double() - reference).norm().item() for x in (out, a @ b))
     assert error <= 1.5 * vendors
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_clusters_that_keep_pace_multiply_alike(refused: bool, combining, monkeypatch):
+    monkeypatch.setattr("tiercel.targets.hopper.fused.product.PACED_K_TILES", 0)
+    a, b = integers(4112, 2048, torch.bfloat16), integers(2048, 4112, torch.bfloat16, True)
+    judge = Judge(Guard(math.inf, 1e30), (1e30 if refused else 0.0, 0.0))
+    out, flag = product(a, b, combining, dynamic=True, judge=judge)
+    assert flag == refused
+    assert torch.equal(out, a @ b)
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

@@ -8,7 +8,8 @@ from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 from tiercel.errors import TiercelError, TiercelTypeError, TiercelValueError
-from tiercel.targets.hopper import Tile, available, gemm, heuristic
+from tiercel.targets.hopper import Tile, available, gemm
+from tiercel.targets.hopper.products import heuristic
 
 pytestmark = pytest.mark.gpu
 

@@ -9,7 +9,7 @@ import tiercel
 from tiercel import epilogues
 from tiercel.errors import TiercelError, TiercelTypeError, TiercelValueError
 from tiercel.targets.hopper import Tile, available, grouped_gemm
-from tiercel.targets.hopper.heuristic import GROUPED, PINGPONG
+from tiercel.targets.hopper.products.heuristic import GROUPED, PINGPONG
 
 pytestmark = pytest.mark.gpu
 

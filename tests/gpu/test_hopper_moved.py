@@ -7,7 +7,10 @@ from tests.gpu.test_hopper_gemm import exact, integers
 from tiercel import schemes
 from tiercel.lower.accumulator import accumulate
 from tiercel.lower.epilogue import library
-from tiercel.targets.hopper import fused_epilogue, gemm, pack, product, product_epilogue
+from tiercel.targets.hopper import gemm, pack
+from tiercel.targets.hopper.epilogues import fused
+from tiercel.targets.hopper.epilogues import product as product_epilogue
+from tiercel.targets.hopper.products import product
 
 pytestmark = pytest.mark.gpu
 
@@ -84,8 +87,8 @@ def test_an_epilogue_inside_a_scheme():
     packed = pack(b, accumulate(schemes.get("winograd")))
     for _ in range(4):
         a, operands = integers(768, 512, torch.bfloat16, False).sign(), residual(768, 1024)
-        found = fused_epilogue.fused_epilogue(a, packed, library.residual, operands)
+        found = fused.fused_epilogue(a, packed, library.residual, operands)
         kept.append((a, operands["residual"], found["out"]))
-    assert len(fused_epilogue.kept_of(packed).ready) == 1, "one launch serves all"
+    assert len(fused.kept_of(packed).ready) == 1, "one launch serves all"
     for a, added, found in kept:
         assert torch.equal(found, (exact(a, b, torch.float32) + added).bfloat16())

@@ -7,8 +7,9 @@ import torch
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from tiercel.targets.hopper import available, gemm, gemm_scaled, heuristic, product, stream_k
-from tiercel.targets.hopper.stream_k import SharedLaunch
+from tiercel.targets.hopper import available, gemm, gemm_scaled
+from tiercel.targets.hopper.products import heuristic, product, stream_k
+from tiercel.targets.hopper.products.stream_k import SharedLaunch
 
 pytestmark = pytest.mark.gpu
 SHAPE = 2304, 2816, 8192  # 9 x 11 cluster tiles of 256 x 256: 33 for the last turn

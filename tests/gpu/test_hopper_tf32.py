@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from tiercel.targets.hopper import Tile, available, gemm, heuristic
+from tiercel.targets.hopper import Tile, available, gemm
+from tiercel.targets.hopper.products import heuristic
 
 pytestmark = pytest.mark.gpu
 

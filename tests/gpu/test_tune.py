@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from tiercel.bench import gpu_candidates
 from tiercel.cli import main
-from tiercel.frontends.torch import cuda
+from tiercel.frontends.torch.cuda import engine
 from tiercel.frontends.torch.engine import Request
 from tiercel.options import DEFAULT
 from tiercel.planner import winners
@@ -30,10 +30,10 @@ def run(*arguments: str) -> Result:
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("TIERCEL_CACHE_DIR", str(tmp_path / "cache"))
     winners.forget()
-    cuda._plan.cache_clear()
+    engine._plan.cache_clear()
     yield
     winners.forget()
-    cuda._plan.cache_clear()
+    engine._plan.cache_clear()
 
 
 def test_candidates_are_measured_and_kept(tmp_path: Path):
@@ -62,15 +62,15 @@ def test_packed_weights_are_measured_in_every_kernel_that_has_them():
 def test_measured_times_outrank_predictions():
     a, b = torch.empty(2, 4096, 4096, device="cuda")
     request = Request(a, b, None, DEFAULT)
-    plan = cuda.plan(request)
+    plan = engine.plan(request)
     assert plan is not None
     assert plan.chosen.algorithm != "vendor"
     seconds = {plan.chosen.algorithm: 2.0, "vendor": 1.0}
     slow = Measured(4096, 4096, 4096, "float32", "row", "row", False, 1,
                     plan.chosen.algorithm, seconds, seconds, {})  # fmt: skip
     winners.add(plan.machine.fingerprint, [slow])
-    cuda._plan.cache_clear()
-    assert cuda.plan(request) is None
+    engine._plan.cache_clear()
+    assert engine.plan(request) is None
 
 
 def test_explain_measures_the_gpu():

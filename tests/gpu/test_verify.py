@@ -5,7 +5,8 @@ import torch
 
 import tiercel
 from tests.gpu.portable import DTYPES, normal, wide
-from tiercel.frontends.torch import cuda_run, verify
+from tiercel.frontends.torch import verify
+from tiercel.frontends.torch.cuda import run
 from tiercel.frontends.torch.probe import exceeded
 from tiercel.planner.gpu.accuracy import growth
 from tiercel.planner.gpu.plan import GpuPlan
@@ -50,14 +51,14 @@ def test_a_wrong_product_is_replaced_and_its_levels_are_given_up(
     bias = normal(4096, dtype=dtype, seed=2)
     reference = wide(a) @ wide(b) + wide(bias)
     limit = 1e-4 if dtype is torch.float32 else 1e-12
-    real, ran = cuda_run._RUN["portable"], []
+    real, ran = run._RUN["portable"], []
 
     def wrong(plan: GpuPlan, request, out: torch.Tensor) -> None:
         real(plan, request, out)
         ran.append(plan.chosen.algorithm)
         out[100:164, 200:264] *= 1.001
 
-    monkeypatch.setitem(cuda_run._RUN, "portable", wrong)
+    monkeypatch.setitem(run._RUN, "portable", wrong)
     for _ in range(3):
         c = tiercel.matmul(a, b, bias=bias, verify=True)
         torch.cuda.synchronize()
@@ -69,14 +70,14 @@ def test_a_wrong_product_is_replaced_and_its_levels_are_given_up(
 
 def test_a_graph_repairs_itself(monkeypatch: pytest.MonkeyPatch):
     a, b = normal(4096, 4096, dtype=torch.float32), normal(4096, 4096, dtype=torch.float32, seed=1)
-    real = cuda_run._RUN["portable"]
+    real = run._RUN["portable"]
     error = torch.zeros((), device="cuda")
 
     def maybe_wrong(plan: GpuPlan, request, out: torch.Tensor) -> None:
         real(plan, request, out)
         out[100:164, 200:264] *= 1 + error
 
-    monkeypatch.setitem(cuda_run._RUN, "portable", maybe_wrong)
+    monkeypatch.setitem(run._RUN, "portable", maybe_wrong)
     tiercel.matmul(a, b, verify=True)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):

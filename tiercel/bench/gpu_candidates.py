@@ -20,9 +20,10 @@ import torch
 from tiercel.bench.candidates import known_times
 from tiercel.bench.case import Case
 from tiercel.errors import TiercelError, TiercelRuntimeError
-from tiercel.frontends.torch import cuda_fused, cuda_packed, cuda_run
-from tiercel.frontends.torch.cuda_machine import machine_for
-from tiercel.frontends.torch.cuda_packed import Packed
+from tiercel.frontends.torch.cuda import fused, run
+from tiercel.frontends.torch.cuda import packed as cuda_packed
+from tiercel.frontends.torch.cuda.machine import machine_for
+from tiercel.frontends.torch.cuda.packed import Packed
 from tiercel.frontends.torch.engine import Request
 from tiercel.options import Options
 from tiercel.planner.gpu import GpuCandidate, GpuMachine, GpuPlan, make_plan
@@ -179,16 +180,14 @@ def _call(plan: GpuPlan, candidate: GpuCandidate, x: Operands) -> Call:
     if plan.problem.static_b and candidate.variant.schemes:
         packed = _packed(x.b, candidate)
     own, request = replace(plan, chosen=candidate), Request(x.a, x.b, None, options, packed)
-    return lambda: cuda_run.run(own, request, x.out)
+    return lambda: run.run(own, request, x.out)
 
 
 def _packed(b: torch.Tensor, candidate: GpuCandidate) -> Packed:
     """B packed for the candidate's own kernel: another one may have a scheme of the same name."""
     name, variant = candidate.algorithm, candidate.variant
-    if variant.kind == "fused":
-        packed = cuda_fused.pack(b, name)
-    else:
-        packed = cuda_packed.pack(b, name, variant)
+    in_kernel = variant.kind == "fused"
+    packed = fused.pack(b, name) if in_kernel else cuda_packed.pack(b, name, variant)
     if packed.panels is None:
         raise TiercelRuntimeError(f"B has no packed form for {name}")
     return packed

@@ -80,7 +80,7 @@ def _configured(path: Path) -> Any:
 
 def _sizes(model: Any) -> Iterator[tuple[int, int, str, str]]:
     """(N, K, dtype, layout of the right operand) of each layer."""
-    from tiercel.frontends.torch.layers import kind_of
+    from tiercel.frontends.torch.models.layers import kind_of
 
     for module in model.modules():
         kind = kind_of(module)

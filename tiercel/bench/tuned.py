@@ -96,7 +96,7 @@ def _fingerprint_here(profile: Profile) -> str:
     """What a profile of this machine, for the same dtype, would be named; "" if there is none."""
     if isinstance(profile, Machine):
         return runtime.fingerprint(next(iter(profile.rates)))
-    from tiercel.frontends.torch.cuda_machine import here
+    from tiercel.frontends.torch.cuda.machine import here
 
     found = here(next(iter(profile.rates)))
     return "" if found is None else found.fingerprint

@@ -15,7 +15,7 @@ from tiercel.errors import TiercelRuntimeError, TiercelTypeError
 from tiercel.frontends import numpy
 from tiercel.options import Options
 from tiercel.targets import hopper
-from tiercel.targets.hopper.available import device_of_address
+from tiercel.targets.hopper.launching.available import device_of_address
 
 #: What torch multiplies on a GPU.
 DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
@@ -29,7 +29,7 @@ def matmul(a: Any, b: Any, out: Any, bias: Any, options: Options) -> Any:
     if reason:
         _refuse(options, reason)
         return numpy.matmul(a, b, out, bias, options)
-    from tiercel.frontends.torch import foreign
+    from tiercel.frontends.torch.tensors import foreign
 
     return foreign.matmul(a, b, out, bias, options)
 
@@ -51,7 +51,7 @@ def grouped_matmul(a: Any, b: Any, offsets: Any, out: Any, given: Any) -> Any:
             f"grouped products of such arrays run on an H100 or H200: {reason}; pass NumPy arrays "
             "or PyTorch tensors"
         )
-    from tiercel.frontends.torch import foreign
+    from tiercel.frontends.torch.tensors import foreign
 
     return foreign.grouped_matmul(a, b, offsets, out, given)
 

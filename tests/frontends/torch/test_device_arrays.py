@@ -11,7 +11,7 @@ import tiercel
 from tiercel import epilogues
 from tiercel.errors import TiercelRuntimeError, TiercelTypeError
 from tiercel.frontends import device_arrays
-from tiercel.frontends.torch import foreign
+from tiercel.frontends.torch.tensors import foreign
 
 
 class Foreign:

@@ -11,7 +11,9 @@ import tiercel
 from tiercel import epilogues
 from tiercel.errors import TiercelRuntimeError, TiercelTypeError, TiercelValueError
 from tiercel.frontends.torch import hopper
-from tiercel.targets.hopper import arrivals, grouped, operand, product
+from tiercel.targets.hopper.epilogues import arrivals
+from tiercel.targets.hopper.operands import operand
+from tiercel.targets.hopper.products import grouped, product
 
 
 @pytest.fixture

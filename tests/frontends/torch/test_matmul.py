@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 import tiercel
 from tiercel.errors import TiercelTypeError, TiercelValueError
-from tiercel.frontends.torch import fold
+from tiercel.frontends.torch.tensors import fold
 
 DTYPES = (
     torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64, torch.complex128
@@ -178,3 +178,12 @@ def test_what_is_no_tensor_gets_torchs_error(other):
     for product in (tiercel.matmul, tiercel.linear):
         with pytest.raises(TypeError, match="must be Tensor"):
             product(torch.ones(2, 2), other)
+
+
+def test_a_plan_multiplies_tensors():
+    a, b = integers(70, 80), integers(80, 90)
+    for name in ("vendor", "classical", "strassen"):
+        plan = tiercel.plan(70, 90, 80, scheme=name, threads=1)
+        assert torch.equal(plan(a, b), a @ b)
+    with pytest.raises(TiercelTypeError, match="for float32, a has"):
+        plan(a.double(), b.double())

@@ -6,7 +6,7 @@ import torch
 
 import tiercel
 from tiercel.errors import TiercelTypeError, TiercelValueError
-from tiercel.targets.hopper.scales import scales_of
+from tiercel.targets.hopper.operands.scales import scales_of
 
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
 M, N, K = 130, 144, 272

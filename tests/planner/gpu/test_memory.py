@@ -10,8 +10,8 @@ from tiercel.planner.gpu.variants import named
 from tiercel.planner.problem import Problem
 from tiercel.schemes import get
 from tiercel.targets.gpu.recipe import recipe_for, workspace_bytes
-from tiercel.targets.hopper import fused
 from tiercel.targets.hopper.config import SLOT_BYTES
+from tiercel.targets.hopper.fused import tables
 
 SIZES = [(4096, 4096, 4096), (1000, 777, 515), (8192, 28672, 8190)]
 
@@ -42,7 +42,7 @@ def test_portable_bytes_are_those_of_the_recipe(M: int, N: int, K: int, name: st
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_fused_bytes_count_the_planes_that_the_kernel_reads(dtype: str):
     scheme = get("winograd")
-    lowered = fused.lower(accumulate(scheme), dtype)
+    lowered = tables.lower(accumulate(scheme), dtype)
     problem = Problem(8192, 4096, 2048, dtype)
     left = 2 * sum(p.written for p in lowered.a_planes) * 4096 * 1024
     right = 2 * sum(p.written for p in lowered.b_planes) * 1024 * 2048

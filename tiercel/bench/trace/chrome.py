@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tiercel.bench.trace.spans import KINDS, spans
-from tiercel.targets.hopper.recording import GROUPS, Recording
+from tiercel.targets.hopper.tracing.recording import GROUPS, Recording
 
 _COLOURS = {
     "load": "thread_state_iowait", "mainloop": "good", "epilogue": "bad", "store": "terrible",

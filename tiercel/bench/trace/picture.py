@@ -8,7 +8,7 @@ from typing import Any
 from tiercel.bench.optional import require
 from tiercel.bench.trace.report import report
 from tiercel.bench.trace.spans import KINDS, Spans, spans
-from tiercel.targets.hopper.recording import GROUPS, Recording
+from tiercel.targets.hopper.tracing.recording import GROUPS, Recording
 
 COLOURS = {
     "load": "#7d8894", "mainloop": "#1f5fa8", "epilogue": "#e08a1e", "store": "#3b8f5a",

@@ -15,7 +15,7 @@ from tiercel.bench.trace.spans import (
     union,
     without,
 )
-from tiercel.targets.hopper.recording import Recording
+from tiercel.targets.hopper.tracing.recording import Recording
 
 #: Of a CTA's time: tensor cores that lack data for longer than this are held up by the producer.
 NOTICED = 0.02

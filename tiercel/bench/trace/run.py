@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from tiercel.errors import TiercelRuntimeError, TiercelValueError
 from tiercel.lower.epilogue import Epilogue, library
-from tiercel.targets.hopper import available, heuristic
-from tiercel.targets.hopper.recording import Recording
-from tiercel.targets.hopper.recording import load as load
+from tiercel.targets.hopper import available
+from tiercel.targets.hopper.products import heuristic
+from tiercel.targets.hopper.tracing.recording import Recording
+from tiercel.targets.hopper.tracing.recording import load as load
 
 if TYPE_CHECKING:
     import torch
@@ -33,8 +34,8 @@ def run(
         )
     import torch
 
-    from tiercel.targets.hopper.driver import multiprocessors
-    from tiercel.targets.hopper.trace import record
+    from tiercel.targets.hopper.launching.driver import multiprocessors
+    from tiercel.targets.hopper.tracing.trace import record
 
     def normal(rows: int, columns: int) -> torch.Tensor:
         return torch.randn(rows, columns, device="cuda").to(getattr(torch, dtype))

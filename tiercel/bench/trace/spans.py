@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tiercel.targets.hopper.recording import GROUPS, MARKS, Lane, Recording
+from tiercel.targets.hopper.tracing.recording import GROUPS, MARKS, Lane, Recording
 
 #: Kinds of spans. ``load``: the producer issues copies; ``mainloop``: products are being multiplied
 #: for a tile; ``epilogue``: arithmetic; ``store``: staging and the copy to memory; ``wait``: for a

@@ -1,39 +1,36 @@
 """PyTorch tensors: large products run here, everything else stays torch's.
 
-In the order of a call: ``linear`` and ``matmul`` take it, ``route`` and ``operands`` decide whose
-it is (``torchs_own`` has torch's), ``autocast`` converts, ``fold`` makes one product or a stack of
-them, ``products`` asks the device's ``engine`` (``cpu``, ``cuda``) for a plan and runs it,
-``autograd`` differentiates it. ``shortcut`` and ``repeated`` know calls like earlier ones,
-``differentiated`` such that autograd follows; ``summand`` adds c in one launch, and
-``epilogue_again`` is the same for traced epilogues. ``ops`` makes operators of torch.library of the
-same parts, for what traces, compiles or distributes: ``traced``, ``lowered``, ``batched``,
-``sharding``. ``patch`` puts ``linear`` into a model (``layers``, ``forward``), ``frozen`` keeps
-packed weights, ``report`` says what was done; ``packed`` is a single operand's packed form;
-``hopper`` is asked for by ``target``.
+In the order of a call: ``linear`` and ``matmul`` take it, ``routing`` decides whose it is and knows
+calls like earlier ones, ``tensors`` converts, folds and checks, ``products`` asks the device's
+``engine`` (``cpu``, ``cuda``) for a plan and runs it. ``epilogues`` are what may follow,
+``summand`` adds c in one launch. ``ops`` makes operators of torch.library of the same parts, for
+what traces, compiles, differentiates or distributes. ``models`` puts ``linear`` into a model and
+says what was done. ``packed`` is a single operand's packed form; ``hopper`` is asked for by
+``target``.
 """
 
 from typing import Any
 
 import torch
 
-from tiercel.frontends.torch import ops
-from tiercel.frontends.torch.epilogue_again import with_epilogue_again
+from tiercel.frontends.torch.epilogues.again import with_epilogue_again
+from tiercel.frontends.torch.epilogues.traced import has_epilogues, with_traced_epilogue
 from tiercel.frontends.torch.grouped import grouped_matmul
 from tiercel.frontends.torch.linear import linear as unpacked_linear
 from tiercel.frontends.torch.matmul import matmul as unpacked_matmul
+from tiercel.frontends.torch.models.patch import patch, unpatch
+from tiercel.frontends.torch.ops.definitions import OPERATORS
 from tiercel.frontends.torch.packed import PackedTensor, pack, packed_matmul
-from tiercel.frontends.torch.patch import patch, unpatch
 from tiercel.frontends.torch.summand import with_summand
-from tiercel.frontends.torch.traced_epilogue import has_epilogues, with_traced_epilogue
 from tiercel.options import Options
 
 __all__ = [
+    "OPERATORS",
     "PackedTensor",
     "grouped_matmul",
     "has_epilogues",
     "linear",
     "matmul",
-    "ops",
     "pack",
     "patch",
     "unpatch",

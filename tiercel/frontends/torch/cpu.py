@@ -12,10 +12,10 @@ from tiercel.errors import TiercelRuntimeError
 from tiercel.frontends.numpy.layout import layout
 from tiercel.frontends.numpy.packed import Packed
 from tiercel.frontends.numpy.packed import pack as pack_array
-from tiercel.frontends.torch.batch_invariant import batch_invariant_plan
 from tiercel.frontends.torch.engine import Product, Request
-from tiercel.frontends.torch.epilogue import with_epilogue
-from tiercel.frontends.torch.memory import as_array
+from tiercel.frontends.torch.epilogues.named import with_epilogue
+from tiercel.frontends.torch.tensors.batch_invariant import batch_invariant_plan
+from tiercel.frontends.torch.tensors.memory import as_array
 from tiercel.options import Options
 from tiercel.planner.plan import Plan
 from tiercel.planner.problem import Problem
@@ -34,6 +34,8 @@ LEAST_WORK = {
     torch.bfloat16: 96**3,
     torch.float16: 96**3,
 }
+
+LEAST_FOLLOWED = 0.0
 
 #: Plans depend on the number of threads.
 STEADY = False

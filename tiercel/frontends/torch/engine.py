@@ -20,7 +20,7 @@ from tiercel.planner.plan import Plan
 #: Device type -> the module that is its engine, imported when a tensor of that type comes.
 ENGINES = {
     "cpu": "tiercel.frontends.torch.cpu",
-    "cuda": "tiercel.frontends.torch.cuda",
+    "cuda": "tiercel.frontends.torch.cuda.engine",
 }
 
 
@@ -46,9 +46,10 @@ class Product(NamedTuple):
 class Request:
     """What is multiplied and how: a and b are (M, K) and (K, N), or (B, M, K) and (B, K, N).
 
-    One dtype and device for a, b and bias (N,). ``packed`` is b in packed form (``frozen.py``,
-    ``packed.py``). ``tracked``: whatever changes a is counted by torch, as outside of compiled
-    graphs. ``calls``: where calls with this b, which lives as long, are kept (``repeated.py``).
+    One dtype and device for a, b and bias (N,). ``packed`` is b in packed form (``packed.py``,
+    ``models/frozen.py``). ``tracked``: whatever changes a is counted by torch, as outside of
+    compiled graphs. ``calls``: where calls with this b, which lives as long, are kept
+    (``routing/repeated.py``).
     """
 
     a: torch.Tensor
@@ -75,6 +76,9 @@ class Engine(Protocol):
 
     #: dtype -> multiplications below which torch is called at once; other dtypes are torch's.
     LEAST_WORK: Mapping[torch.dtype, int]
+
+    #: Least predicted seconds of a layer's product that autograd follows, which takes the host longer.
+    LEAST_FOLLOWED: float
 
     #: Whether a plan depends on nothing but the product, its options and the device.
     STEADY: bool

@@ -10,12 +10,12 @@ import torch
 
 from tiercel.errors import TiercelRuntimeError, TiercelTypeError, TiercelValueError
 from tiercel.frontends.numpy.grouped import check_shapes, options_of, row_bounds
-from tiercel.frontends.torch.autocast import converted
-from tiercel.frontends.torch.errors import TensorTypeError
+from tiercel.frontends.torch.epilogues.traced import with_traced_epilogue
 from tiercel.frontends.torch.matmul import matmul
-from tiercel.frontends.torch.operands import are_plain, followed, watched
-from tiercel.frontends.torch.out import into
-from tiercel.frontends.torch.traced_epilogue import with_traced_epilogue
+from tiercel.frontends.torch.routing.operands import are_plain, followed, watched
+from tiercel.frontends.torch.tensors.autocast import converted
+from tiercel.frontends.torch.tensors.errors import TensorTypeError
+from tiercel.frontends.torch.tensors.out import into
 from tiercel.lower.epilogue import Given
 from tiercel.options import DEFAULT
 from tiercel.targets import hopper

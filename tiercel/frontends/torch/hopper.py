@@ -12,18 +12,18 @@ from tiercel.errors import (
     TiercelTypeError,
     TiercelValueError,
 )
-from tiercel.frontends.torch.autocast import converted
-from tiercel.frontends.torch.cuda import tf32_allowed
-from tiercel.frontends.torch.fold import folded
-from tiercel.frontends.torch.operands import are_plain, followed, watched
-from tiercel.frontends.torch.out import into, writable_in_place
-from tiercel.frontends.torch.traced_epilogue import evaluated, received
+from tiercel.frontends.torch.cuda.engine import tf32_allowed
+from tiercel.frontends.torch.epilogues.traced import evaluated, received
+from tiercel.frontends.torch.routing.operands import are_plain, followed, watched
+from tiercel.frontends.torch.tensors.autocast import converted
+from tiercel.frontends.torch.tensors.fold import folded
+from tiercel.frontends.torch.tensors.out import into, writable_in_place
 from tiercel.lower.epilogue import Given
 from tiercel.lower.epilogue.affine import around, as_given
 from tiercel.options import Options
 from tiercel.targets import hopper
-from tiercel.targets.hopper.product import gemm
-from tiercel.targets.hopper.product_epilogue import gemm_epilogue
+from tiercel.targets.hopper.epilogues.product import gemm_epilogue
+from tiercel.targets.hopper.products.product import gemm
 
 
 def matmul(a: Any, b: Any, out: Any, bias: Any, options: Options) -> Any:

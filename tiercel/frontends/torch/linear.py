@@ -7,22 +7,35 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from tiercel.frontends.torch import autograd, differentiated, repeated, traced
-from tiercel.frontends.torch.autocast import converted
-from tiercel.frontends.torch.operands import (
+from tiercel.frontends.torch.ops import autograd, traced
+from tiercel.frontends.torch.ops.option_text import encode
+from tiercel.frontends.torch.ops.sharding import register_sharding_rules
+from tiercel.frontends.torch.products import (
+    computed,
+    eager_request,
+    gains,
+    gains_followed,
+)
+from tiercel.frontends.torch.routing import differentiated, repeated
+from tiercel.frontends.torch.routing.operands import (
     are_distributed,
     are_plain,
     followed,
     transformed,
     watched,
 )
-from tiercel.frontends.torch.option_text import encode
-from tiercel.frontends.torch.out import check_out, into, writable_in_place
-from tiercel.frontends.torch.products import computed, eager_request, gains
-from tiercel.frontends.torch.route import insisted, why_left_to_torch
-from tiercel.frontends.torch.sharding import register_sharding_rules
-from tiercel.frontends.torch.shortcut import PLANNED, TORCHS, keep, leave_to_torch, look_up
-from tiercel.frontends.torch.torchs_own import refuse, torchs_linear
+from tiercel.frontends.torch.routing.route import insisted, why_left_to_torch
+from tiercel.frontends.torch.routing.shortcut import (
+    PLANNED,
+    PLANNED_ALONE,
+    TORCHS,
+    keep,
+    leave_to_torch,
+    look_up,
+)
+from tiercel.frontends.torch.routing.torchs_own import refuse, torchs_linear
+from tiercel.frontends.torch.tensors.autocast import converted
+from tiercel.frontends.torch.tensors.out import check_out, into, writable_in_place
 from tiercel.options import Options
 
 
@@ -83,7 +96,10 @@ def _planned(
     if followed(seen, weight, vector):
         if transformed() or gains(request):
             if not (transformed() or insisted(options)):
-                keep(PLANNED, x, w, bias, 0, options)
+                long = gains_followed(request)
+                keep(PLANNED if long else PLANNED_ALONE, x, w, bias, 0, options)
+                if not long:
+                    return None
             return autograd.linear(seen, weight, vector, encode(options), by_function=True)
     else:
         in_place = out is not None and writable_in_place(out, x, w, bias)

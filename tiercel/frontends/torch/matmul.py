@@ -6,17 +6,23 @@ from typing import Any
 
 import torch
 
-from tiercel.frontends.torch import autograd, repeated, traced
-from tiercel.frontends.torch.autocast import converted
-from tiercel.frontends.torch.fold import folded
-from tiercel.frontends.torch.operands import are_distributed, are_plain, followed, transformed
-from tiercel.frontends.torch.option_text import encode
-from tiercel.frontends.torch.out import check_out, into, writable_in_place
+from tiercel.frontends.torch.ops import autograd, traced
+from tiercel.frontends.torch.ops.option_text import encode
+from tiercel.frontends.torch.ops.sharding import register_sharding_rules
 from tiercel.frontends.torch.products import computed, gains, matmul_request
-from tiercel.frontends.torch.route import why_left_to_torch
-from tiercel.frontends.torch.sharding import register_sharding_rules
-from tiercel.frontends.torch.shortcut import TORCHS, leave_to_torch, look_up
-from tiercel.frontends.torch.torchs_own import refuse, torchs_matmul
+from tiercel.frontends.torch.routing import repeated
+from tiercel.frontends.torch.routing.operands import (
+    are_distributed,
+    are_plain,
+    followed,
+    transformed,
+)
+from tiercel.frontends.torch.routing.route import why_left_to_torch
+from tiercel.frontends.torch.routing.shortcut import TORCHS, leave_to_torch, look_up
+from tiercel.frontends.torch.routing.torchs_own import refuse, torchs_matmul
+from tiercel.frontends.torch.tensors.autocast import converted
+from tiercel.frontends.torch.tensors.fold import folded
+from tiercel.frontends.torch.tensors.out import check_out, into, writable_in_place
 from tiercel.options import Options
 
 
@@ -29,8 +35,8 @@ def matmul(a: Any, b: Any, out: Any, bias: Any, options: Options) -> torch.Tenso
     known = look_up(a, b, bias, -1, options)
     if known is TORCHS:
         return _torchs(a, b, bias, out, options)
-    if known is not None and out is None:
-        result = repeated.run(known, matmul_request, a, b, bias, options)
+    if known is not None:
+        result = repeated.run(known, matmul_request, a, b, bias, options, out)
         if result is not None:
             return result
     reason = why_left_to_torch(a, b, bias, out, options, columns_of=-1)

@@ -8,16 +8,16 @@ from typing import Any
 import torch
 
 from tiercel.errors import TiercelTypeError, TiercelValueError
-from tiercel.frontends.torch import repeated
-from tiercel.frontends.torch.autocast import converted
 from tiercel.frontends.torch.engine import Request, engine_for
-from tiercel.frontends.torch.frozen import why_not_packable
 from tiercel.frontends.torch.matmul import matmul
-from tiercel.frontends.torch.operands import followed, transformed
-from tiercel.frontends.torch.out import check_out, into
+from tiercel.frontends.torch.models.frozen import why_not_packable
 from tiercel.frontends.torch.products import computed
-from tiercel.frontends.torch.route import why_left_to_torch
-from tiercel.frontends.torch.shortcut import TORCHS
+from tiercel.frontends.torch.routing import repeated
+from tiercel.frontends.torch.routing.operands import followed, transformed
+from tiercel.frontends.torch.routing.route import why_left_to_torch
+from tiercel.frontends.torch.routing.shortcut import TORCHS
+from tiercel.frontends.torch.tensors.autocast import converted
+from tiercel.frontends.torch.tensors.out import check_out, into
 from tiercel.options import Options
 
 

@@ -6,7 +6,7 @@ import torch
 
 from tiercel.frontends.torch import verify
 from tiercel.frontends.torch.engine import Engine, Request, engine_for
-from tiercel.frontends.torch.frozen import packed_form
+from tiercel.frontends.torch.models.frozen import packed_form
 from tiercel.options import Options
 from tiercel.planner.plan import Plan
 
@@ -32,7 +32,7 @@ def eager_request(
 def matmul_request(
     a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, options: Options
 ) -> Request | None:
-    """Two matrices or two stacks (``fold.py``); None for what torch must refuse."""
+    """Two matrices or two stacks (``tensors/fold.py``); None for what torch must refuse."""
     if a.shape[-1] != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:
         return None
     return Request(a, b, bias, options) if _fits(a, bias, b.shape[-1]) else None
@@ -55,6 +55,18 @@ def _fits(a: torch.Tensor, bias: torch.Tensor | None, N: int) -> bool:
 def gains(request: Request) -> bool:
     """Whether a plan of ours is predicted to be faster than torch, or was asked for."""
     return _engine(request).plan(request) is not None
+
+
+def gains_followed(request: Request) -> bool:
+    """The same of a layer that autograd follows."""
+    engine = _engine(request)
+    plan = engine.plan(request)
+    return plan is not None and worth_following(engine, plan)
+
+
+def worth_following(engine: Engine, plan: Plan) -> bool:
+    """Whether a layer's product is long enough for what autograd takes of the host."""
+    return engine.LEAST_FOLLOWED == 0 or plan.chosen.seconds >= engine.LEAST_FOLLOWED
 
 
 def computed(

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 from tiercel.errors import TiercelError
-from tiercel.frontends.torch.errors import TensorTypeError, TensorValueError
-from tiercel.frontends.torch.operands import are_plain, followed, watched
+from tiercel.frontends.torch.routing.operands import are_plain, followed, watched
+from tiercel.frontends.torch.tensors.errors import TensorTypeError, TensorValueError
 from tiercel.targets import hopper
-from tiercel.targets.hopper.scales import BLOCK, Scales, scales_of
+from tiercel.targets.hopper.operands.scales import BLOCK, Scales, scales_of
 
 FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 #: Multiply-adds from which the own kernel takes scales of rows, and one number added up in float32:

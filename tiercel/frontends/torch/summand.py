@@ -13,14 +13,14 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from tiercel.errors import TiercelTypeError, TiercelValueError
-from tiercel.frontends.torch.cuda_machine import capturing, why_not_hopper
+from tiercel.frontends.torch.cuda.machine import capturing, why_not_hopper
 from tiercel.frontends.torch.engine import Request
-from tiercel.frontends.torch.operands import followed, watched
-from tiercel.frontends.torch.out import check_out, writable_in_place
 from tiercel.frontends.torch.products import gains, matmul_request
-from tiercel.frontends.torch.repeated import Known, kinds
-from tiercel.frontends.torch.route import why_left_to_torch
-from tiercel.frontends.torch.shortcut import TORCHS, leave_to_torch, look_up
+from tiercel.frontends.torch.routing.operands import followed, watched
+from tiercel.frontends.torch.routing.repeated import Known, kinds
+from tiercel.frontends.torch.routing.route import why_left_to_torch
+from tiercel.frontends.torch.routing.shortcut import TORCHS, leave_to_torch, look_up
+from tiercel.frontends.torch.tensors.out import check_out, writable_in_place
 from tiercel.options import DEFAULT
 from tiercel.planner.gpu import GpuPlan
 
@@ -81,7 +81,7 @@ def _by_plan(
         return None
     if known.engine.why_not(a.dtype):
         return None
-    from tiercel.frontends.torch.cuda_run import run_with_summand
+    from tiercel.frontends.torch.cuda.run import run_with_summand
 
     result = a.new_empty(known.shape) if out is None else out
     request = Request(a, b, None, DEFAULT)
@@ -120,7 +120,7 @@ def _by_kernel(
     simple = c.shape == (a.shape[0], b.shape[1]) and beta != 0 and a.numel() and b.numel()
     if not simple or why_not_hopper(a.get_device()) or capturing():
         return None
-    from tiercel.targets.hopper.product import gemm
+    from tiercel.targets.hopper.products.product import gemm
 
     try:
         result = gemm(a, b, out=out, alpha=alpha, beta=beta, c=c)

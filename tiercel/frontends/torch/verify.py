@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from tiercel.frontends.torch.engine import Engine, Request
-from tiercel.frontends.torch.epilogue import with_epilogue
+from tiercel.frontends.torch.epilogues.named import with_epilogue
 from tiercel.frontends.torch.probe import exceeded, smallest, tolerance
 from tiercel.planner.accuracy import bound
 from tiercel.planner.plan import Plan
@@ -105,7 +105,7 @@ def _products(request: Request, out: torch.Tensor) -> Iterator[tuple[Request, to
 
 def _on_cpu(engine: Engine, request: Request, plan: Plan, out: torch.Tensor) -> None:
     from tiercel.frontends.numpy import product, verify
-    from tiercel.frontends.torch.memory import as_array
+    from tiercel.frontends.torch.tensors.memory import as_array
 
     a, b, c = (as_array(x) for x in (request.a, request.b, out))
     bias = None if request.bias is None else as_array(request.bias)

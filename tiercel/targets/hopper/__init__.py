@@ -2,22 +2,24 @@
 
 ``gemm`` multiplies torch CUDA tensors, ``gemm_epilogue`` with a traced epilogue, ``grouped_gemm``
 groups of rows by a matrix each, ``gemm_scaled`` float8 with scales, ``pack`` and ``prepare`` by a
-scheme inside the kernel; ``available`` says whether a device can.
+scheme inside the kernel; ``available`` says whether a device can. ``config`` is what one compiled
+kernel is, ``source`` prints it around ``kernels/``, ``launching`` compiles and starts it,
+``operands`` are what it reads; ``products``, ``epilogues`` and ``fused`` are what is asked for.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tiercel.targets.hopper.available import available
 from tiercel.targets.hopper.config import Config, Tile
+from tiercel.targets.hopper.launching.available import available
 
 if TYPE_CHECKING:
-    from tiercel.targets.hopper.fused_product import prepare
-    from tiercel.targets.hopper.grouped import grouped_gemm
-    from tiercel.targets.hopper.packed import pack
-    from tiercel.targets.hopper.product import gemm
-    from tiercel.targets.hopper.product_epilogue import gemm_epilogue
-    from tiercel.targets.hopper.product_scaled import gemm_scaled
+    from tiercel.targets.hopper.epilogues.product import gemm_epilogue
+    from tiercel.targets.hopper.fused.packed import pack
+    from tiercel.targets.hopper.fused.product import prepare
+    from tiercel.targets.hopper.products.grouped import grouped_gemm
+    from tiercel.targets.hopper.products.product import gemm
+    from tiercel.targets.hopper.products.scaled import gemm_scaled
 
 __all__ = [
     "Config",
@@ -32,12 +34,12 @@ __all__ = [
 ]
 
 _HOMES = {
-    "gemm": "product",
-    "gemm_epilogue": "product_epilogue",
-    "gemm_scaled": "product_scaled",
-    "grouped_gemm": "grouped",
-    "pack": "packed",
-    "prepare": "fused_product",
+    "gemm": "products.product",
+    "gemm_epilogue": "epilogues.product",
+    "gemm_scaled": "products.scaled",
+    "grouped_gemm": "products.grouped",
+    "pack": "fused.packed",
+    "prepare": "fused.product",
 }
 
 

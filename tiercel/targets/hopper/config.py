@@ -126,10 +126,10 @@ class Config:
     added up in float32, not in the tensor cores. ``scaling``: of float8 operands by scales on the
     device, see ``scales.py``. ``fragments``: A goes through registers, as 4-byte types must that
     are not K-major. ``swapped``: the kernel's A·B is Dᵀ, and D is stored. ``traced``: the warp
-    groups write timestamps, see ``trace.py``. ``operand_bytes``: shared memory of a
+    groups write timestamps, see ``tracing/``. ``operand_bytes``: shared memory of a
     consumer for an operand of the epilogue that TMA brings, and then for outputs; 0 if none.
     ``closes``: idle warps complete rows that are reduced, see ``kernels/closing.cuh``.
-    ``stream_k``: all clusters share the tiles of the last turn, see ``stream_k.py``.
+    ``stream_k``: all clusters share the tiles of the last turn, see ``products/stream_k.py``.
     ``neighbours``: B's rows in another order, see ``kernels/store_neighbours.cuh``.
     """
 

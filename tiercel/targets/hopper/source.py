@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tiercel.targets.hopper import wgmma
 from tiercel.targets.hopper.config import CONSUMERS, THREADS, Config
-from tiercel.targets.hopper.epilogue import EpilogueText
+from tiercel.targets.hopper.epilogues.epilogue import EpilogueText
 
 # Registers of a producer and of a consumer thread after reallocation: multiples of 8, and
 # producer + 2 · consumer ≤ 504 = 64,512 / 128. Copying needs 40, for four addresses of scales,
@@ -81,7 +81,8 @@ def declarations(
 ) -> str:
     """What comes before the program: headers, the epilogue, ``Config``, instructions."""
     tile = config.tile
-    more = config.by_blocks or config.stream_k or config.closes or config.grouped
+    closes = config.closes or (program.postpones and epilogue is not None and epilogue.closes)
+    more = config.by_blocks or config.stream_k or closes or config.grouped
     copying = COPYING_REGISTERS if more else REGISTERS
     if program.combines:  # an epilogue needs registers beside the products
         copying = COPYING_REGISTERS if program.postpones else COMBINING_REGISTERS

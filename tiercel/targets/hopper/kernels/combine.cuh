@@ -183,20 +183,6 @@ struct Extremes {
     take_sums<All::count>(sum, length);
   }
 
-  // The same of values that are float16 already: a third of the instructions. Too large a sum is
-  // infinite, and refused.
-  template <int pairs, int blocks>
-  __device__ void take_pairs(const f16x2 (&in)[pairs][blocks], int length) {
-    float sum[blocks];
-#pragma unroll
-    for (int i = 0; i < blocks; ++i) {
-      f16x2 both = absolute(in[0][i]) + absolute(in[1][i]);
-      if constexpr (pairs == 4) both = both + (absolute(in[2][i]) + absolute(in[3][i]));
-      sum[i] = f16::low(both.pair) + f16::high(both.pair);
-    }
-    take_sums<2 * pairs>(sum, length);
-  }
-
   // Sums of `count` values of each lane, one of each block.
   template <int count, int blocks>
   __device__ void take_sums(float (&sum)[blocks], int length) {
@@ -249,6 +235,72 @@ struct Extremes {
   static __device__ bool refused(const u32* record) { return count(record + 2) != 0; }
 };
 
+// The same of values that are float16 already, in float16: a third of the instructions.
+struct HalfExtremes {
+  static constexpr float part = 0.25f;  // of sums: means of up to 2047 are finite
+  f16x2 most{0}, least{0x7c007c00u};    // parts of sums of whole segments
+  f16x2 all{0};                         // sum of the magnitudes of some values of all blocks
+
+  // Of a lane's vector of each block.
+  template <int pairs, int blocks>
+  __device__ void take(const f16x2 (&in)[pairs][blocks], int length) {
+    constexpr int words = (blocks + 1) / 2, lanes = Extremes::segment / (2 * pairs);
+    f16x2 both[blocks], sum[words];
+#pragma unroll
+    for (int i = 0; i < blocks; ++i) {
+      both[i] = absolute(in[0][i]) + absolute(in[1][i]);
+      if constexpr (pairs == 4) both[i] = both[i] + (absolute(in[2][i]) + absolute(in[3][i]));
+    }
+    f16x2 total = both[0];
+#pragma unroll
+    for (int i = 1; i < blocks; ++i) total = total + both[i];
+    all = larger(all, total);
+#pragma unroll
+    for (int i = 0; i < words; ++i) {
+      const f16x2 a = both[2 * i], b = both[2 * i + 1 < blocks ? 2 * i + 1 : 2 * i];
+      sum[i] = part * (lower(a, b) + upper(a, b));
+    }
+    const int lane = threadIdx.x % 32;
+    int left = words;  // a lane gives half of them away where that can be
+#pragma unroll
+    for (int mask = 1; mask < lanes; mask *= 2) {
+      if (left % 2 == 0) {
+        left /= 2;
+#pragma unroll
+        for (int i = 0; i < left; ++i) {
+          const f16x2 mine = lane & mask ? sum[i + left] : sum[i];
+          const f16x2 other = lane & mask ? sum[i] : sum[i + left];
+          sum[i] = mine + f16x2{__shfl_xor_sync(0xffffffffu, other.pair, mask)};
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < left; ++i)
+          sum[i] = sum[i] + f16x2{__shfl_xor_sync(0xffffffffu, sum[i].pair, mask)};
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < left; ++i) {
+      f16x2 whole = sum[i];
+      if (length != Extremes::segment)
+        whole = __fdividef(Extremes::segment, max(length, Extremes::shortest)) * whole;
+      most = larger(most, whole);
+      if (length >= Extremes::shortest) least = smaller(least, whole);
+    }
+  }
+
+  // Whether sums of some of the values, none of them times more than 1, may be too large for float16.
+  __device__ bool overflows() const { return (all.pair & 0x7fff7fffu) + 0x07ff07ffu & 0x80008000u; }
+
+  __device__ void add_to(Extremes& seen) const {
+    auto mean = [](float sum) {
+      return __float_as_uint(sum * (1 / (part * Extremes::segment))) & 0x7fffffffu;
+    };
+    seen.most = max(seen.most, max(mean(f16::low(most.pair)), mean(f16::high(most.pair))));
+    const u32 smallest = min(mean(f16::low(least.pair)), mean(f16::high(least.pair)));
+    seen.gap = max(seen.gap, Extremes::infinity - smallest);
+  }
+};
+
 // The same place of the next plane.
 template <class Vector, int blocks>
 __device__ Vector* next_plane(const Combination<blocks>& p, Vector* target) {
@@ -282,7 +334,8 @@ __device__ void combine_plane(const Combination<blocks>& p, const Vector (&in)[b
 
 // In float16 pairs, rounded at each addition, unscaled: a third of the instructions, for warps that
 // have little time. `in` is float16 already.
-template <class Sums, int plane, class Vector, int blocks>
+// `watched`: `most` is the largest magnitude then.
+template <class Sums, bool watched, int plane, class Vector, int blocks>
 __device__ void combine_plane_f16(const Combination<blocks>& p,
                                   const f16x2 (&in)[words<Vector>][blocks], Vector* target,
                                   u32& most) {
@@ -290,11 +343,11 @@ __device__ void combine_plane_f16(const Combination<blocks>& p,
 #pragma unroll
   for (int pair = 0; pair < words<Vector>; ++pair) {
     (&out.x)[pair] = Sums::template plane<plane>(in[pair]).pair;
-    most = largest(most, (&out.x)[pair]);
+    if constexpr (watched) most = largest(most, (&out.x)[pair]);
   }
   store_vector(target, out);
   if constexpr (plane + 1 < Sums::planes)
-    combine_plane_f16<Sums, plane + 1>(p, in, next_plane(p, target), most);
+    combine_plane_f16<Sums, watched, plane + 1>(p, in, next_plane(p, target), most);
 }
 
 // As a kernel of its own: one vector per thread. `measures`: warps are whole, and no segment is cut.

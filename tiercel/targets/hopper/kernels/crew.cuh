@@ -27,7 +27,7 @@ struct RowBuffer {
   static constexpr bool wide = room >= 2 * blocks * Squares::vectors * 16;
   using Vector = Choice<wide, uint4, uint2>;
   static constexpr int row = blocks * 32 * sizeof(Vector);
-  static constexpr int depth = room / row < Squares::rows ? room / row : Squares::rows;
+  static constexpr int depth = room / row < Squares::rows ? room / row : Squares::rows - 1;
   static_assert(depth >= 2);
 };
 
@@ -39,10 +39,17 @@ struct Crew {
   __device__ int item(int index) const { return index / mine * 16 + others + index % mine; }
 };
 
-// Where an item begins, and the square's counter.
+// Where an item begins.
 struct Item {
-  int row, column, counter;
+  int row, column;
 };
+
+// The counter of its square.
+template <bool mn_major, int blocks>
+__device__ int counter_of(const Combination<blocks>& p, const Item& item) {
+  const int down = item.row / Squares::side, across = item.column / Squares::vectors;
+  return mn_major ? across * p.squares_down + down : down * p.squares_across + across;
+}
 
 template <bool mn_major, int blocks>
 __device__ Item item_at(const Combination<blocks>& p, int index) {
@@ -55,8 +62,7 @@ __device__ Item item_at(const Combination<blocks>& p, int index) {
   const int span = in_band / width;
   const int panel = band * p.band + in_band - span * width;
   return {(mn_major ? span : panel) * Squares::side + index % Squares::items * Squares::rows,
-          (mn_major ? panel : span) * Squares::vectors,
-          panel * spans + span};
+          (mn_major ? panel : span) * Squares::vectors};
 }
 
 // The items `worker`, `worker` + `workers`, … of a crew's. Each is worked out once, which takes five
@@ -109,7 +115,7 @@ struct RowCursor {
   int within = 0;  // in steps
   Item item;
 
-  __device__ bool inside() const { return valid && row() < p.rows && column() < columns(); }
+  __device__ bool inside() const { return valid & (row() < p.rows) & (column() < columns()); }
   __device__ int row() const { return item.row + within / steps; }
   // In units of Vector, this lane's and all.
   __device__ int column() const { return steps * item.column + within % steps * 32 + lane(); }
@@ -126,19 +132,20 @@ struct RowCursor {
 // Each lane fetches what it will use itself: no barrier is needed.
 template <class Vector, int blocks>
 __device__ void fetch_row(const RowCursor<Vector, blocks>& at, u32 buffer) {
-  if (at.inside()) {
-    const uint4* row = at.p.operand + at.row() * at.p.row_stride;
+  const bool inside = at.inside();
+  const uint4* row = at.p.operand + at.row() * at.p.row_stride;
 #pragma unroll
-    for (int i = 0; i < blocks; ++i)
-      async_copy(buffer + i * 32 * sizeof(Vector),
-                 reinterpret_cast<const Vector*>(row + at.p.offset[i]) + at.column());
-  }
+  for (int i = 0; i < blocks; ++i)
+    async_copy(buffer + i * 32 * sizeof(Vector),
+               reinterpret_cast<const Vector*>(row + at.p.offset[i]) + at.column(), inside);
   async_copy_commit();
 }
 
-template <class Element, class Sums, bool exact, bool measures, bool gained, class Vector, int blocks>
+// `fetch_next`: another row into the buffer, once this one is in registers.
+template <class Element, class Sums, bool exact, bool measures, bool gained, class Vector, int blocks,
+          class Next>
 __device__ void combine_row(const RowCursor<Vector, blocks>& at, u32 buffer, u32 gains, u32& bad,
-                            Extremes& seen) {
+                            Extremes& seen, HalfExtremes& halves, Next fetch_next) {
   constexpr int count = Values<Element, Vector>::count, lanes = Extremes::segment / count;
   const Combination<blocks>& p = at.p;
   const bool inside = at.inside();
@@ -150,9 +157,9 @@ __device__ void combine_row(const RowCursor<Vector, blocks>& at, u32 buffer, u32
 #pragma unroll
   for (int i = 0; i < blocks; ++i) {
     shared_load(buffer + i * 32 * sizeof(Vector), in[i]);
-    if (measures && !inside) in[i] = {};
   }
   if constexpr (exact) {
+    fetch_next();
     if (measured) seen.take<Element>(in, segment);
     if (inside) combine_plane<Element, Sums, 0>(p, in, p.scale, target, bad);
   } else {
@@ -165,10 +172,12 @@ __device__ void combine_row(const RowCursor<Vector, blocks>& at, u32 buffer, u32
         if constexpr (gained) both = bf16::times(both, gains);
         pairs[pair][i].pair = Element::to_f16(both);
       }
-    if (measured) seen.take_pairs(pairs, segment);
+    fetch_next();
+    if (measured) halves.take(pairs, segment);
+    constexpr bool watched = !(measures && Sums::simple);
     u32 most = 0;
-    if (inside) combine_plane_f16<Sums, 0>(p, pairs, target, most);
-    bad |= not_finite(most);
+    if (inside) combine_plane_f16<Sums, watched, 0>(p, pairs, target, most);
+    if constexpr (watched) bad |= not_finite(most);
   }
 }
 
@@ -189,19 +198,21 @@ __device__ void combine_items(const Combination<blocks>& p, u32 buffer, const Cr
   const u32 base = buffer + lane * sizeof(Vector), end = base + Buffer::depth * Buffer::row;
   u32 bad = 0;
   Extremes seen;
-  Items<mn_major, Buffer::depth < Squares::rows, blocks> items(p, crew, worker, workers);
+  HalfExtremes halves;
+  Items<mn_major, Buffer::depth < Squares::rows - 1, blocks> items(p, crew, worker, workers);
   Cursor now{p, items.valid(), 0, items.item}, ahead = now;
   items.advance();
-  auto fetch = [&](u32 to) {
-    fetch_row(ahead, to);
+  auto step_ahead = [&] {
     if (++ahead.within == Cursor::length) {
       ahead.go_to(items.valid(), items.item);
       items.advance();
     }
   };
 #pragma unroll 1
-  for (u32 to = base; to != end - Buffer::row; to += Buffer::row) fetch(to);
-  u32 to = end - Buffer::row;  // where the row before `from` was
+  for (u32 to = base; to != end; to += Buffer::row) {
+    fetch_row(ahead, to);
+    step_ahead();
+  }
   int* done = nullptr;         // counter of an item that is finished
   const u32 gains = gained ? bf16::pack(p.gain.value(), p.gain.value()) : 0;
   // TMA reads the planes: who waits for the count fences that. Counting waits for what was stored,
@@ -212,18 +223,22 @@ __device__ void combine_items(const Combination<blocks>& p, u32 buffer, const Cr
     done = nullptr;
   };
   for (u32 from = base; now.valid;) {
-    fetch(to);
     async_copy_wait<Buffer::depth - 1>();
     count_done();
-    combine_row<Element, Sums, exact, measures, gained>(now, from, gains, bad, seen);
-    to = from;
+    combine_row<Element, Sums, exact, measures, gained>(now, from, gains, bad, seen, halves,
+                                                        [&] { fetch_row(ahead, from); });
+    step_ahead();  // here, where few registers are in use
     from = from + Buffer::row == end ? base : from + Buffer::row;
     if (now.last()) {
-      done = p.ready + 1 + now.item.counter;
+      done = p.ready + 1 + counter_of<mn_major>(p, now.item);
       now.go_to(ahead.valid, ahead.item);
     } else {
       ++now.within;
     }
+  }
+  if constexpr (measures && !exact) {
+    halves.add_to(seen);
+    if (Sums::simple) bad |= halves.overflows();
   }
   if (bad) Extremes::refuse(p.record);
   if (measures) seen.add_to(p.record, gained ? p.gain.value() : 1);

@@ -27,7 +27,7 @@ struct Consumer {
   Tile tile;
   Share share;            // of the tile
   bool followed = false;  // by another tile of this CTA
-  u32 left = 0;           // parity of the tiles whose rows were left to others, see closing.cuh
+  u32 left = 0;           // tiles whose rows were left to others, see closing.cuh
   char* scratch;    // saved sums in L2, this CTA's
   Trace<C::traced> trace;
 
@@ -221,9 +221,14 @@ struct Consumer {
   }
 
  public:
-  // acc (=|+=) the next k-tile. `meanwhile` runs while the tensor cores multiply.
+  // acc (=|+=) the next k-tile. `meanwhile` runs while the tensor cores multiply; so does `then`, when
+  // the stage of the k-tile before has been released.
   template <class Kind, class Meanwhile>
   __device__ void k_tile(Accumulator<C>& acc, int k, bool sum, Meanwhile meanwhile) {
+    k_tile<Kind>(acc, k, sum, meanwhile, [] {});
+  }
+  template <class Kind, class Meanwhile, class Then>
+  __device__ void k_tile(Accumulator<C>& acc, int k, bool sum, Meanwhile meanwhile, Then then) {
     trace.mark(Mark::want, k);
     mbarrier_wait(pipe.full(stage.index), stage.phase);
     trace.mark(Mark::have, k);
@@ -242,6 +247,7 @@ struct Consumer {
     release();
     held = stage.index;
     stage.advance();
+    then();
   }
 
  private:

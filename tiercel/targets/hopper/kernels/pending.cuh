@@ -13,7 +13,9 @@ struct Pending {
   static constexpr int steps = Store<C>::subtiles;
   static constexpr int outputs = Store<C>::outputs;
   static constexpr int bytes = 64 * Store<C>::pitch;  // of an output's step
-  static constexpr int ring = C::subtiles_staged * Layout<C>::subtile / bytes;
+  // Steps whose outputs have places in staging memory at a time; 0: not all outputs of a step.
+  static constexpr int turns =
+      outputs == 0 ? 1 : C::subtiles_staged * Layout<C>::subtile / bytes / outputs;
   static_assert(C::blocks == 1 && pieces % 2 == 0);
 
   int next = steps;  // step
@@ -22,9 +24,9 @@ struct Pending {
   char* kept;        // where the block is
   bool exact;        // as float32, not as float16
   float factor;      // of float16
-  int buffer = 0;
+  int buffer = 0;    // of staging memory, for all outputs of a step
+  u32 left = 0;      // blocks whose rows were left to idle warps, see closing.cuh
   Epilogue epilogue;  // what is gathered of the tile's rows
-  bool last = false;  // with this thread's rows the row results are complete
 
   // What one step reads, fetched during the one before.
   struct Fetched {
@@ -70,9 +72,9 @@ struct Pending {
   // asked for before, two or three stages of the ring: 2,000 cycles, where a k-tile takes 1,024. So a
   // step every four k-tiles, or every two where products of `k_tiles` leave no time for that, and of
   // one consumer at a time.
-  static __device__ bool is_due(int k, int group, int k_tiles) {
+  __device__ bool is_due(int k, int group, int k_tiles) const {
     const int half = k_tiles < 6 * steps ? 1 : 2;
-    return k > 4 && (k + half * group & 2 * half - 1) == half;
+    return next < steps && k > 4 && (k + half * group & 2 * half - 1) == half;
   }
 
   // To be called some k-tiles before the first beside which a step is done.
@@ -85,10 +87,9 @@ struct Pending {
     return found;
   }
 
-  // Beside a k-tile.
+  // Beside a k-tile: what is computed. It may take until the stage of the k-tile before is free.
   template <class P>
-  __device__ void step(const Consumer<C>& consumer, const P& p, Fetched& found) {
-    if (next == steps) return;
+  __device__ void compute(const Consumer<C>& consumer, const P& p, Fetched& found) {
     const int first = next * Store<C>::span;
     float x[pieces][4];
     if (opaque(exact)) {
@@ -109,47 +110,45 @@ struct Pending {
         }
     }
     u32 more[Epilogue::further + 1][pieces][2];
-    const Place at = place(consumer, p);
     Epilogue::settle(found.operands);
-    epilogue.apply(x, more, found.rows, found.operands, p, at, first);
-    if constexpr (Epilogue::staged)
-      send(consumer, p, 0, first, [&](u32 target) { Store<C>::stage(target, x, consumer.thread); });
-#pragma unroll
-    for (int i = 0; i < Epilogue::further; ++i)
-      send(consumer, p, 1 + i, first,
-           [&](u32 target) { Store<C>::stage_pairs(target, more[i], consumer.thread); });
+    epilogue.apply(x, more, found.rows, found.operands, p, place(consumer, p), first);
+    if constexpr (turns > 0) {
+      if constexpr (turns == 1 && outputs > 0) make_room<0>(consumer);
+      fill<0, outputs>(consumer, x, more);
+    } else {
+      one_by_one<0>(consumer, p, x, more);
+    }
+  }
+
+  // … and behind that: what leaves, and what is fetched.
+  template <class P>
+  __device__ void pass_on(const Consumer<C>& consumer, const P& p, Fetched& found) {
+    if constexpr (turns > 0 && outputs > 0) send<0, outputs>(consumer, p);
     // Behind the stores, whose fences would wait for it.
     if (++next < steps) {
       fetch_step(consumer, p, found);
     } else {
-      epilogue.finish(p, at, tile_n);
-      if constexpr (Epilogue::closes) last = Epilogue::template arrive<16>(p, of_warp(at), tile_n, 1);
+      epilogue.finish(p, place(consumer, p), tile_n);
+      if constexpr (Epilogue::closes) Closing<C>::hand_over(consumer, left);
     }
   }
 
-  // What is left, while nothing is multiplied. Who came last of all tiles completes its rows.
+  // What is left, while nothing is multiplied.
   template <class P>
   __device__ void finish(const Consumer<C>& consumer, const P& p) {
     if (next < steps) {
       Fetched found = fetch(consumer, p);
 #pragma unroll 1
-      do step(consumer, p, found);
-      while (next < steps);
-    }
-    if constexpr (Epilogue::closes) {
-      if (__any_sync(0xffffffffu, last)) Epilogue::template complete<16, 8>(p, of_warp(place(consumer, p)), tile_n, last);
-      last = false;
+      do {
+        compute(consumer, p, found);
+        pass_on(consumer, p, found);
+      } while (next < steps);
     }
     // Together again: ptxas serialises the tensor core instructions otherwise (13.0, its note C7520).
     named_sync(1 + consumer.group, 128);
   }
 
  private:
-  static __device__ Place of_warp(Place of_thread) {
-    of_thread.row -= static_cast<int>(threadIdx.x) % 32 / 4;
-    return of_thread;
-  }
-
   template <class P>
   __device__ Place place(const Consumer<C>& consumer, const P& p) const {
     return {0, block / C::grid_columns * p.block_rows, block % C::grid_columns * p.block_columns,
@@ -166,22 +165,55 @@ struct Pending {
     found.operands = Epilogue::template load<pieces>(p, place(consumer, p), next * Store<C>::span);
   }
 
-  template <class P, class Fill>
-  __device__ void send(const Consumer<C>& consumer, const P& p, int output, int first, Fill fill) {
-    const u32 target = consumer.pipe.staging(consumer.group) + buffer * bytes;
-    if (consumer.thread == 0) tma_store_wait_read<ring - 1>();
+  // All threads of the consumer have come this far, and of all steps but the last `pending` what
+  // left has been read.
+  template <int pending>
+  static __device__ void make_room(const Consumer<C>& consumer) {
+    if (consumer.thread == 0) tma_store_wait_read<pending>();
     __syncwarp();
     named_sync(1 + consumer.group, 128);
-    fill(target);
+  }
+
+  __device__ u32 target(const Consumer<C>& consumer, int number) const {
+    return consumer.pipe.staging(consumer.group) + (buffer * outputs + number) * bytes;
+  }
+
+  // Of a step's outputs, those from `begin` to `end`.
+  template <int begin, int end, int m>
+  __device__ void fill(const Consumer<C>& consumer, const float (&x)[pieces][4],
+                       const u32 (&more)[m][pieces][2]) const {
+    constexpr int staged = Epilogue::staged;
+    if constexpr (staged && begin == 0 && end > 0) Store<C>::stage(target(consumer, 0), x, consumer.thread);
+#pragma unroll
+    for (int i = begin == 0 ? staged : begin; i < end; ++i)
+      Store<C>::stage_pairs(target(consumer, i - begin), more[i - staged], consumer.thread);
+  }
+
+  template <int begin, int end, class P>
+  __device__ void send(const Consumer<C>& consumer, const P& p) {
     proxy_fence_shared();
-    named_sync(1 + consumer.group, 128);
+    if constexpr (turns > 1) make_room<turns - 2>(consumer);  // for the next step, too
+    else named_sync(1 + consumer.group, 128);
     if (consumer.thread == 0) {
-      tma_store(p.d[block * outputs + output], target,
-                (tile_n * C::tile_n + first) >> Epilogue::shrink, tile_row + consumer.first_row(), 0);
+      const int column = (tile_n * C::tile_n + next * Store<C>::span) >> Epilogue::shrink;
+#pragma unroll
+      for (int i = begin; i < end; ++i)
+        tma_store(p.d[block * outputs + i], target(consumer, i - begin), column,
+                  tile_row + consumer.first_row(), 0);
       tma_store_commit();
     }
     __syncwarp();
-    buffer = (buffer + 1) % ring;
+    if constexpr (turns > 1) buffer = (buffer + 1) % turns;
+  }
+
+  // Where there are more outputs than places.
+  template <int i, class P, int m>
+  __device__ void one_by_one(const Consumer<C>& consumer, const P& p, const float (&x)[pieces][4],
+                             const u32 (&more)[m][pieces][2]) {
+    make_room<0>(consumer);
+    fill<i, i + 1>(consumer, x, more);
+    send<i, i + 1>(consumer, p);
+    if constexpr (i + 1 < outputs) one_by_one<i + 1>(consumer, p, x, more);
   }
 };
 
@@ -193,7 +225,9 @@ struct Pending<C, false> {
   template <class P>
   __device__ Fetched fetch(const Consumer<C>&, const P&) const { return {}; }
   template <class P>
-  __device__ void step(const Consumer<C>&, const P&, Fetched&) {}
+  __device__ void compute(const Consumer<C>&, const P&, Fetched&) {}
+  template <class P>
+  __device__ void pass_on(const Consumer<C>&, const P&, Fetched&) {}
   template <class P>
   __device__ void finish(const Consumer<C>&, const P&) {}
 };

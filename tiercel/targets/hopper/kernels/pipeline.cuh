@@ -25,9 +25,12 @@ struct Layout {
   static constexpr int items_warp = 6 * 1024;
   static constexpr int barriers = items + (C::combines ? 3 * items_warp : 0);
   static constexpr int brought = barriers + 16 * C::stages;  // a barrier for each consumer
-  static constexpr bool closes = C::Epilogue::closes && !C::pingpong && !C::postpones;  // closing.cuh
-  static constexpr int rows = brought + (C::brings ? 8 * C::consumers : 0);  // two for each consumer
-  static constexpr int groups = rows + (closes ? 16 * C::consumers : 0);
+  static constexpr bool closes = C::Epilogue::closes && !C::pingpong;  // closing.cuh
+  // Two barriers for each of a consumer's last tiles, or blocks of a scheme's output, whose rows idle
+  // warps complete. These may be late where they combine planes at first.
+  static constexpr int turns = C::postpones ? 8 : 1;
+  static constexpr int rows = brought + (C::brings ? 8 * C::consumers : 0);
+  static constexpr int groups = rows + (closes ? 16 * turns * C::consumers : 0);
   static constexpr int scales = groups + (C::grouped ? Groups::table_bytes : 0);
   // Rows of A, and columns of B or parts of them.
   static constexpr int scales_stage = (C::tile_m + (C::column_scales ? C::tile_n : 4)) * 4;
@@ -62,8 +65,10 @@ struct Pipeline {
   __device__ u32 full(int stage) const { return base + Layout<C>::barriers + 8 * stage; }
   __device__ u32 empty(int stage) const { return full(stage) + 8 * C::stages; }
   __device__ u32 brought(int consumer) const { return base + Layout<C>::brought + 8 * consumer; }
-  __device__ u32 rows_left(int consumer) const { return base + Layout<C>::rows + 16 * consumer; }
-  __device__ u32 rows_taken(int consumer) const { return rows_left(consumer) + 8; }
+  __device__ u32 rows_left(int consumer, u32 number) const {
+    return base + Layout<C>::rows + 16 * (consumer * Layout<C>::turns + number % Layout<C>::turns);
+  }
+  __device__ u32 rows_taken(int consumer, u32 number) const { return rows_left(consumer, number) + 8; }
   __device__ u32 staging(int consumer) const {
     return base + Layout<C>::staging + (Layout<C>::areas == 1 ? 0 : consumer * Layout<C>::area);
   }
@@ -82,10 +87,11 @@ struct Pipeline {
     if constexpr (C::brings)
       for (int i = 0; i < C::consumers; ++i) mbarrier_init(brought(i), 1);
     if constexpr (Layout<C>::closes)
-      for (int i = 0; i < C::consumers; ++i) {
-        mbarrier_init(rows_left(i), 4);  // a consumer's warps
-        mbarrier_init(rows_taken(i), 1);
-      }
+      for (int i = 0; i < C::consumers; ++i)
+        for (u32 turn = 0; turn < Layout<C>::turns; ++turn) {
+          mbarrier_init(rows_left(i, turn), 4);  // a consumer's warps
+          mbarrier_init(rows_taken(i, turn), 1);
+        }
     mbarrier_init_fence();
   }
 };

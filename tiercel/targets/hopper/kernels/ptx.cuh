@@ -170,12 +170,15 @@ __device__ inline void proxy_fence_shared() {
 
 // ---- Copies by a thread, 16 bytes each --------------------------------------------------------
 
-__device__ inline void async_copy(u32 target, const uint4* source) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target), "l"(source) : "memory");
+// Zeros where it does not exist.
+__device__ inline void async_copy(u32 target, const uint4* source, bool exists) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               ::"r"(target), "l"(source), "r"(exists ? 16 : 0) : "memory");
 }
 
-__device__ inline void async_copy(u32 target, const uint2* source) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(target), "l"(source) : "memory");
+__device__ inline void async_copy(u32 target, const uint2* source, bool exists) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;"
+               ::"r"(target), "l"(source), "r"(exists ? 8 : 0) : "memory");
 }
 
 __device__ inline void async_copy_word(u32 target, const void* source) {

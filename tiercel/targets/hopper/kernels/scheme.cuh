@@ -11,6 +11,7 @@
 #include "crew.cuh"
 #include "gemm.cuh"
 #include "outbox.cuh"
+#include "pace.cuh"
 #include "settle.cuh"
 #include "slots.cuh"
 #include "steps.cuh"
@@ -33,6 +34,7 @@ struct SchemeParams {
   float alpha, plane_scale;     // before gains
   Verdict verdict;
   int* arrived;                 // consumers that are done
+  int* paced;                   // null: clusters do not keep pace
   [[no_unique_address]] typename Trace<C::traced>::Params trace;
   [[no_unique_address]] typename C::Epilogue::Params epilogue;
 };
@@ -127,7 +129,7 @@ __device__ void prefetch(const SchemeParams<C>& p, Product next) {
 }
 
 template <class C, class Program>
-__device__ void produce(const SchemeParams<C>& p, Producer<C>& load, Portion portion) {
+__device__ void produce(const SchemeParams<C>& p, Producer<C>& load, Pace& pace, Portion portion) {
   constexpr int group = Readiness::width * Squares::k_tiles;
   const Lines lines(portion, Program::head_products, Program::products, Program::products_again);
 #pragma unroll 1
@@ -153,6 +155,7 @@ __device__ void produce(const SchemeParams<C>& p, Producer<C>& load, Portion por
           if (Program::Right::planes > 0)
             Panel(p.right, C::b_mn_major, load.tile.n * C::tile_n).wait(span);
         }
+      pace.step();
       load.k_tile(p.a[next.a], p.b[next.b], k);
     }
   }
@@ -187,6 +190,7 @@ struct Machine {
     outbox.send_all(box, tile);
     if constexpr (C::postpones) forget(box);
     pending.finish(tile, p);
+    if constexpr (Layout<C>::closes) named_sync(5 + tile.group, 160);  // its rows are complete
     if (outbox.scale.bad) *p.flag = 1;
   }
 
@@ -253,10 +257,12 @@ struct Machine {
     send_while_multiplying<Kind, 0>(zero, fetched);
     int k = Outbox<C>::parts;
 #pragma unroll 1
-    do tile.template k_tile<Kind>(acc, k, true, [&] {
-      if (pending.is_due(k, tile.group, p.k_tiles)) pending.step(tile, p, fetched);
-    });
-    while (++k < k_tiles - ahead);
+    do {
+      const bool due = pending.is_due(k, tile.group, p.k_tiles);
+      tile.template k_tile<Kind>(acc, k, true,
+                                 [&] { if (due) pending.compute(tile, p, fetched); },
+                                 [&] { if (due) pending.pass_on(tile, p, fetched); });
+    } while (++k < k_tiles - ahead);
     if constexpr (C::postpones) forget(box);
     fetch(tile, step.slot, step.slot != no_slot, box);
 #pragma unroll 1
@@ -283,6 +289,37 @@ struct Machine {
   }
 };
 
+// ---- Rows that an epilogue reduces -------------------------------------------------------------
+
+// Where a consumer's rows of a block of the output begin.
+template <class C>
+__device__ Place block_place(const SchemeParams<C>& p, const Tile& tile, int block, int group) {
+  return {0, block / C::grid_columns * p.block_rows, block % C::grid_columns * p.block_columns,
+          tile.row + group * 64, tile.n * C::tile_n};
+}
+
+// By an idle warp for each consumer, behind what it combines: see closing.cuh.
+template <class C, class Program>
+__device__ void close_rows(const SchemeParams<C>& p, const Pipeline<C>& pipe, Scheduler<C> schedule,
+                           u32 rank, int group) {
+  u32 number = 0;
+  for (bool again = false;; again = true) {
+    for_each_portion(schedule, again ? 0 : p.split, [&](Tile tile, Portion portion) {
+      portion.again = opaque(again);
+      const Lines lines(portion, Program::head_steps, Program::steps, Program::steps_again);
+#pragma unroll 1
+      for (int i = lines.begin; i < lines.end; ++i) {
+        const Step step = Program::step_at(i);
+        if (step.op == Step::Op::store || step.op == Step::Op::store_now)
+          Closing<C>::take_over(pipe, p, block_place(p, tile, step.index, group), tile.n, group, number);
+      }
+    });
+    named_arrive(5 + group, 160);
+    if (again || !__any_sync(0xffffffffu, threadIdx.x % 32 == 0 && is_refused<C, Program>(p))) break;
+    schedule = Scheduler<C>(p, rank);
+  }
+}
+
 // ---- The kernel --------------------------------------------------------------------------------
 
 template <class C, class Program>
@@ -302,11 +339,15 @@ __device__ __forceinline__ void scheme_gemm(const SchemeParams<C>& params) {
   start_next_kernel();
   if (threadIdx.x == 0) Trace<C::traced>::clocks(params, 0);
 
+  // Of clusters that combine in their first turn: k-tiles of others meanwhile.
+  int late = 0;
   if constexpr (C::first_turn) {
     // Cluster c multiplies at walk positions c − first_turn + i · clusters: from i = 1 on where that
     // is negative at first, and all positions are taken.
     schedule.position -= params.first_turn;
     if (schedule.position < 0) {
+      late = Program::products * params.k_tiles;
+      if (threadIdx.x == 0) Pace::of<C>(params, rank).skip(late);
       constexpr int warps = (1 + C::consumers) * 4, room = Layout<C>::staging / warps / 1024 * 1024;
       const int warp = threadIdx.x / 32;
       combine_share<room, C, Program>(params, params.first, pipe.base + warp * room,
@@ -324,12 +365,15 @@ __device__ __forceinline__ void scheme_gemm(const SchemeParams<C>& params) {
       producer.loaded = Layout<C>::stage;
       producer.trace = {params, 0, true};
       producer.a_batch = producer.b_batch = 0;
+      Pace pace = Pace::of<C>(params, rank);
+      pace.begun = late;
       for (bool again = false;; again = true) {
         for_each_portion(schedule, again ? 0 : params.split, [&](Tile tile, Portion portion) {
           producer.tile = tile;
           portion.again = opaque(again);
-          produce<C, Program>(params, producer, portion);
+          produce<C, Program>(params, producer, pace, portion);
         });
+        pace.stop();
         if (again) break;
         const bool refused = is_refused<C, Program>(params);
         if (blockIdx.x == 0) choose_gains(params);
@@ -337,12 +381,15 @@ __device__ __forceinline__ void scheme_gemm(const SchemeParams<C>& params) {
         schedule = Scheduler<C>(params, rank);
       }
       producer.finish();
-    } else if constexpr (C::combines) {
+    } else if constexpr (C::combines || Layout<C>::closes) {
       const int warp = static_cast<int>(threadIdx.x) / 32 - 1;
-      if (warp >= 0)
-        combine_share<Layout<C>::items_warp, C, Program>(
-            params, params.beside, pipe.base + Layout<C>::items + warp * Layout<C>::items_warp,
-            blockIdx.x + warp * gridDim.x);
+      if constexpr (C::combines)
+        if (warp >= 0)
+          combine_share<Layout<C>::items_warp, C, Program>(
+              params, params.beside, pipe.base + Layout<C>::items + warp * Layout<C>::items_warp,
+              blockIdx.x + warp * gridDim.x);
+      if constexpr (Layout<C>::closes)
+        if (warp >= 0 && warp < C::consumers) close_rows<C, Program>(params, pipe, schedule, rank, warp);
     }
     __syncwarp();
   } else {

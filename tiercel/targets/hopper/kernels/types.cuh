@@ -85,7 +85,11 @@ struct f16x2 {
     asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(c.pair) : "r"(a.pair), "r"(b.pair));
     return c;
   }
-  friend __device__ f16x2 operator-(f16x2 a) { return {a.pair ^ 0x80008000u}; }
+  friend __device__ f16x2 operator-(f16x2 a) {
+    f16x2 c;
+    asm("neg.f16x2 %0, %1;" : "=r"(c.pair) : "r"(a.pair));
+    return c;
+  }
   friend __device__ f16x2 operator*(float factor, f16x2 a) {
     f16x2 c;
     asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(c.pair) : "r"(f16::pack(factor, factor)), "r"(a.pair));
@@ -93,7 +97,28 @@ struct f16x2 {
   }
 };
 
-__device__ inline f16x2 absolute(f16x2 a) { return {a.pair & 0x7fff7fffu}; }
+// By instructions of this type, which ptxas makes part of those that follow.
+__device__ inline f16x2 absolute(f16x2 a) {
+  f16x2 c;
+  asm("abs.f16x2 %0, %1;" : "=r"(c.pair) : "r"(a.pair));
+  return c;
+}
+
+// The lower, or the upper, halves of two pairs.
+__device__ inline f16x2 lower(f16x2 a, f16x2 b) { return {__byte_perm(a.pair, b.pair, 0x5410)}; }
+__device__ inline f16x2 upper(f16x2 a, f16x2 b) { return {__byte_perm(a.pair, b.pair, 0x7632)}; }
+
+// Of each half, where neither is negative; of the smaller ones a number wins over NaN.
+__device__ inline f16x2 larger(f16x2 a, f16x2 b) {
+  f16x2 c;
+  asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(c.pair) : "r"(a.pair), "r"(b.pair));
+  return c;
+}
+__device__ inline f16x2 smaller(f16x2 a, f16x2 b) {
+  f16x2 c;
+  asm("min.f16x2 %0, %1, %2;" : "=r"(c.pair) : "r"(a.pair), "r"(b.pair));
+  return c;
+}
 
 // max(|a|, |b|) of each half; NaN wins.
 __device__ inline u32 largest(u32 a, u32 b) {

@@ -1,0 +1,1 @@
+"""Products by a scheme inside the kernel: its tables, planes, guard and launch."""

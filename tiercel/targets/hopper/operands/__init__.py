@@ -1,0 +1,1 @@
+"""Matrices in device memory as TMA sees them, and their scales."""

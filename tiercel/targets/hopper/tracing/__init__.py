@@ -1,0 +1,1 @@
+"""A kernel's timestamps: one traced product, and what it recorded."""

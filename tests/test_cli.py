@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tiercel.bench import run
+from tiercel.bench import roster, run
 from tiercel.bench.case import Case
 from tiercel.bench.results import CaseResult, Timing, read_json
 from tiercel.bench.timing import Spread
@@ -116,6 +116,12 @@ def test_env_names_the_machine_and_the_peers():
     for word in ("cpu", "cores", "own kernel", "numpy's BLAS", "mkl", "packages", "folder"):
         assert word in result.output
     assert "{" not in result.output, "for people"
+
+
+def test_env_says_how_to_get_a_peer(monkeypatch: pytest.MonkeyPatch):
+    absent = roster.Source(lambda: False, roster.Torch, "pip install 'tiercel[torch]'")
+    monkeypatch.setitem(roster.LIBRARIES, "torch", absent)
+    assert "pip install 'tiercel[torch]'" in invoke("env").output
 
 
 def test_explain_prints_the_plan():

@@ -103,3 +103,16 @@ def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch):
         leave_to_numpy(a, b)
         assert hash(key_of(a, b)) in KNOWN
     assert len(KNOWN) <= 4
+
+
+def test_a_product_that_is_known_is_not_remembered_again(monkeypatch: pytest.MonkeyPatch):
+    """Options that are named although they are the defaults take the long way at every call."""
+    a, b = operands()
+    tiercel.matmul(a, b)
+    added = []
+    monkeypatch.setattr(shortcut.at_once, "add", lambda *known: added.append(known))
+    before = len(numpys.plans)
+    for _ in range(3):
+        tiercel.matmul(a, b, accuracy=None)
+    assert not added
+    assert len(numpys.plans) == before

@@ -49,11 +49,12 @@ class Known:
     """How to multiply arrays of two dtypes, whose shapes and strides are the key.
 
     ``run(a, b, out)`` returns the result, or None where the long way must be taken; None: the
-    product is left to NumPy, whatever the number of threads. ``number``: of its plan, see
-    ``counters.numpys``; 0 for a product that is never planned. dtypes are compared by identity,
-    which is all that an array's own dtype needs; others go the long way.
+    product is left to NumPy, whatever the number of threads. ``plan``, and ``number``: of it, see
+    ``counters.numpys``; None and 0 for a product that is never planned. dtypes are compared by
+    identity, which is all that an array's own dtype needs; others go the long way.
     """
 
+    plan: Plan | None
     number: int
     a: np.dtype
     b: np.dtype
@@ -90,6 +91,16 @@ class _AtOnce:
 at_once = _AtOnce()
 
 
+def is_known(plan: Plan | None, a: NDArray, b: NDArray) -> bool:
+    """Whether the product of a and b is remembered as one of this plan."""
+    key = key_of(a, b)
+    known = KNOWN.get(hash(key))
+    return (
+        known is not None and known.plan is plan and known.key == key
+        and known.a is a.dtype and known.b is b.dtype
+    )  # fmt: skip
+
+
 def keep(
     plan: Plan | None, a: NDArray, b: NDArray, run: Way | None, alone: Alone | None = None
 ) -> None:
@@ -97,6 +108,8 @@ def keep(
 
     ``alone``: how generated code does what ``run`` does, if it can.
     """
+    if is_known(plan, a, b):  # and options were named all the same
+        return
     if len(KNOWN) >= MOST_KNOWN:
         forget()
     key, number = key_of(a, b), 0
@@ -104,7 +117,7 @@ def keep(
         number = numpys.number(plan, alone)
     if at_once.add is not None:
         at_once.add(a, b, number, run, alone)
-    KNOWN[hash(key)] = Known(number, a.dtype, b.dtype, run, key)
+    KNOWN[hash(key)] = Known(plan, number, a.dtype, b.dtype, run, key)
 
 
 def forget() -> None:

@@ -108,7 +108,7 @@ def bench(
     if earlier:
         results = joined(earlier, results)
     console.print(render(results, console.width))
-    _write(results, plot, json_path, html_path, console)
+    _write(results, plot, json_path, html_path)
 
 
 def _earlier(path: Path | None, resume: bool) -> Results | None:
@@ -197,21 +197,17 @@ def _results(record: run.Record, seed: int, seconds: float) -> Results:
 
 
 def _write(
-    results: Results,
-    plot: Path | None,
-    json_path: Path | None,
-    html_path: Path | None,
-    console: Console,
+    results: Results, plot: Path | None, json_path: Path | None, html_path: Path | None
 ) -> None:
     if json_path:
         write_json(results, json_path)
-        console.print(f"results: {json_path}")
+        click.echo(f"results: {json_path}")
     if plot:
         write_picture(results, plot)
-        console.print(f"picture: {plot}")
+        click.echo(f"picture: {plot}")
     if html_path:
         write_html(results, html_path, _svg(results))
-        console.print(f"page: {html_path}")
+        click.echo(f"page: {html_path}")
 
 
 def _svg(results: Results) -> str | None:

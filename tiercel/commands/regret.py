@@ -55,7 +55,7 @@ def regret(file: Path, replan: bool, grid: int | None, plot: Path | None) -> Non
 
         title = f"Predicted against measured: {_place(read.profiles[0])}"
         write_prediction_picture(measured, title, plot)
-        console.print(f"picture: {plot}")
+        click.echo(f"picture: {plot}")
 
 
 def _today(read: Tuned) -> list[Measured]:

@@ -93,6 +93,9 @@ def test_a_bias_belongs_to_the_product():
 
 # --- falling back ---------------------------------------------------------------------------------
 
+#: Three levels fill whole register tiles of AVX2 as well as of AVX-512, as two do.
+SIZE = 960
+
 
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[set[str], list[str]]]:
@@ -117,7 +120,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[set[str], list[str
 
 
 def test_a_sound_product_runs_once(broken: tuple[set[str], list[str]]):
-    a, b = normal(600, 600), normal(600, 600, seed=1)
+    a, b = normal(SIZE, SIZE), normal(SIZE, SIZE, seed=1)
     c = tiercel.matmul(a, b, verify=True)
     assert broken[1] == ["strassen3"]
     np.testing.assert_allclose(c, a @ b, atol=2e-3)
@@ -128,7 +131,7 @@ def test_levels_are_given_up_one_by_one_and_remembered(
 ):
     corrupted, ran = broken
     corrupted |= {"strassen3", "strassen2"}
-    a, b = normal(600, 600), normal(600, 600, seed=1)
+    a, b = normal(SIZE, SIZE), normal(SIZE, SIZE, seed=1)
     with caplog.at_level(logging.WARNING, "tiercel"):
         c = tiercel.matmul(a, b, verify=True)
     assert ran == ["strassen3", "strassen2", "strassen"]
@@ -146,7 +149,7 @@ def test_levels_are_given_up_one_by_one_and_remembered(
 def test_numpy_is_the_last_resort(broken: tuple[set[str], list[str]]):
     corrupted, ran = broken
     corrupted |= {"strassen3", "strassen2", "strassen", "classical"}
-    a, b = normal(600, 600), normal(600, 600, seed=1)
+    a, b = normal(SIZE, SIZE), normal(SIZE, SIZE, seed=1)
     np.testing.assert_array_equal(tiercel.matmul(a, b, verify=True), a @ b)
     assert ran == ["strassen3", "strassen2", "strassen", "classical"]
     last = tiercel.last_plan()
@@ -156,21 +159,21 @@ def test_numpy_is_the_last_resort(broken: tuple[set[str], list[str]]):
 
 def test_without_verify_nothing_is_probed(broken: tuple[set[str], list[str]]):
     broken[0].add("strassen3")
-    a, b = normal(600, 600), normal(600, 600, seed=1)
+    a, b = normal(SIZE, SIZE), normal(SIZE, SIZE, seed=1)
     tiercel.matmul(a, b)
     assert broken[1] == ["strassen3"]
 
 
 def test_a_named_scheme_raises(broken: tuple[set[str], list[str]]):
     broken[0].add("strassen")
-    a, b = normal(600, 600), normal(600, 600, seed=1)
+    a, b = normal(SIZE, SIZE), normal(SIZE, SIZE, seed=1)
     with pytest.raises(tiercel.TiercelRuntimeError, match="failed its verification"):
         tiercel.matmul(a, b, scheme="strassen", verify=True)
 
 
 def test_a_batch_and_a_packed_operand_are_probed(broken: tuple[set[str], list[str]]):
     broken[0].update(("strassen", "strassen2", "strassen3"))
-    a, b = normal(2, 600, 600), normal(2, 600, 600, seed=1)
+    a, b = normal(2, SIZE, SIZE), normal(2, SIZE, SIZE, seed=1)
     np.testing.assert_allclose(tiercel.matmul(a, b, verify=True), a @ b, atol=2e-3)
     packed = tiercel.pack(b[0], scheme="strassen")
     np.testing.assert_allclose(tiercel.matmul(a[0], packed, verify=True), a[0] @ b[0], atol=2e-3)
@@ -180,9 +183,9 @@ def test_a_batch_and_a_packed_operand_are_probed(broken: tuple[set[str], list[st
 @pytest.mark.parametrize("into", [False, True])
 def test_epilogues_follow_the_probe(broken: tuple[set[str], list[str]], dtype: str, into: bool):
     broken[0].add("strassen3")
-    a, b = normal(600, 600, dtype=dtype), normal(600, 600, dtype=dtype, seed=1)
-    bias = normal(600)
-    out = np.empty((600, 600), dtype) if into else None
+    a, b = normal(SIZE, SIZE, dtype=dtype), normal(SIZE, SIZE, dtype=dtype, seed=1)
+    bias = normal(SIZE)
+    out = np.empty((SIZE, SIZE), dtype) if into else None
     options = {"epilogue": "relu", "bias": bias.astype(dtype), "verify": True}
     c = tiercel.matmul(a, b, out, **options)
     assert c.dtype == dtype
@@ -199,7 +202,7 @@ def halved(acc):
 
 def test_a_traced_epilogue_follows_the_probe(broken: tuple[set[str], list[str]]):
     broken[0].add("strassen3")
-    a, b = normal(600, 600), normal(600, 600, seed=1)
+    a, b = normal(SIZE, SIZE), normal(SIZE, SIZE, seed=1)
     y = tiercel.matmul(a, b, epilogue=halved, verify=True)["y"]
     np.testing.assert_allclose(y, 0.5 * (a @ b), atol=2e-3)
     assert broken[1] == ["strassen3", "strassen2"]
@@ -207,7 +210,7 @@ def test_a_traced_epilogue_follows_the_probe(broken: tuple[set[str], list[str]])
 
 def test_linear_verifies_too(broken: tuple[set[str], list[str]]):
     broken[0].add("strassen3")
-    x, w = normal(600, 600), normal(600, 600, seed=1)
+    x, w = normal(SIZE, SIZE), normal(SIZE, SIZE, seed=1)
     np.testing.assert_allclose(tiercel.linear(x, w, verify=True), x @ w.T, atol=2e-3)
 
 

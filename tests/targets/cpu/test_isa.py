@@ -4,7 +4,7 @@ import pytest
 
 from tests.targets.cpu.isas import AVX2, AVX512, CACHES, ISAS
 from tests.targets.cpu.recipes import python
-from tiercel.targets.cpu import isa
+from tiercel.targets.cpu import isa, width
 from tiercel.targets.cpu.isa import from_features
 
 LINUX = "x86_64-unknown-linux-gnu"
@@ -77,3 +77,27 @@ def test_caches_of_the_system_are_read(tmp_path, monkeypatch: pytest.MonkeyPatch
 def test_avx512_can_be_left_unused():
     out = python("from tiercel.targets.cpu.isa import host; print(host().name)", TIERCEL_ISA="avx2")
     assert out.strip() in ("avx2", "neon")
+
+
+def test_vectors_that_multiply_no_faster_are_not_used(monkeypatch: pytest.MonkeyPatch):
+    wide, narrow = (from_features(LINUX, "x", on, {}) for on in (AVX512, AVX2))
+    rates = {wide.name: 2.0, narrow.name: 1.0}
+    monkeypatch.setattr(width, "_rate", lambda isa: rates[isa.name])
+    monkeypatch.setattr(width.disk, "get", lambda kind, key, build: build())
+    assert width.multiplies_wide(wide, narrow)
+    rates[narrow.name] = 1.9
+    assert not width.multiplies_wide(wide, narrow)
+
+
+def test_the_width_of_the_multipliers_is_measured():
+    here = isa.host()
+    if here.name == "neon":
+        pytest.skip("one width only")
+    assert not width.multiplies_wide(here, here)
+
+
+def test_avx512_can_be_asked_for():
+    out = python(
+        "from tiercel.targets.cpu.isa import host; print(host().name)", TIERCEL_ISA="avx512"
+    )
+    assert out.strip() in ("avx2", "avx512", "neon")

@@ -17,7 +17,7 @@ from tiercel.frontends.numpy.product import Request, is_vendor, run_instead
 from tiercel.options import DEFAULT
 from tiercel.planner.plan import Plan
 from tiercel.runtime import execute
-from tiercel.shortcut import Way, at_once, keep
+from tiercel.shortcut import Way, at_once, is_known, keep
 from tiercel.targets.cpu.address import address
 from tiercel.targets.cpu.handover import handover
 from tiercel.targets.cpu.params import DONE, UNLIKE
@@ -34,7 +34,7 @@ def remember(plan: Plan, a: NDArray, b: NDArray, c: NDArray, request: Request) -
     16-bit products of NumPy are not NumPy's to repeat: it would multiply them one by one.
     """
     plain = request.options is DEFAULT and request.bias is None and request.packed is None
-    if not plain or (is_vendor(plan) and a.dtype.itemsize == 2):
+    if not plain or (is_vendor(plan) and a.dtype.itemsize == 2) or is_known(plan, a, b):
         return
     _hand_over()
     keep(plan, a, b, *_way(plan, a, b, c, request))

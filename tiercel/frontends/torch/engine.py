@@ -77,7 +77,8 @@ class Engine(Protocol):
     #: dtype -> multiplications below which torch is called at once; other dtypes are torch's.
     LEAST_WORK: Mapping[torch.dtype, int]
 
-    #: Least predicted seconds of a layer's product that autograd follows, which takes the host longer.
+    #: Least predicted seconds of a layer's product that autograd follows, which takes more of the
+    #: host.
     LEAST_FOLLOWED: float
 
     #: Whether a plan depends on nothing but the product, its options and the device.

@@ -87,7 +87,11 @@ def pool_functions() -> PoolFunctions:
 @cache
 def fma_chains(compute: str, name: str = "fma_chains") -> Any:
     """``fma_chains(n)``, or ``fma_chain(n)`` (see ``peak.py``), as a ctypes function."""
-    isa = host()
+    return chains(host(), compute, name)
+
+
+def chains(isa: Isa, compute: str, name: str = "fma_chains") -> Any:
+    """The same for any instruction set that this CPU has."""
     owner, at = _link(isa, f"peak_{compute}", (object_code(isa, "peak", compute),), name)
     function = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int64)(at[name])
     function._owner = owner  # pyright: ignore[reportAttributeAccessIssue]

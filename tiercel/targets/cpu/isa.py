@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -77,19 +77,27 @@ def from_features(triple: str, cpu: str, features: dict[str, bool], caches: dict
 
 @cache
 def host() -> Isa:
-    """The machine this process runs on. Raises ``LookupError`` when it is not supported."""
+    """The machine this process runs on. Raises ``LookupError`` when it is not supported.
+
+    AVX2 is preferred where AVX-512 multiplies no faster (``width.py``); ``TIERCEL_ISA``, "avx2" or
+    "avx512", overrules that.
+    """
     import llvmlite.binding as llvm
 
     features = dict(llvm.get_host_cpu_features())
     isa = from_features(
         llvm.get_process_triple(), llvm.get_host_cpu_name(), features, cache_sizes()
     )
+    if isa.name != "avx512":
+        return isa
+    without = {k: v and not k.startswith("avx512") for k, v in features.items()}
+    narrow = from_features(isa.triple, isa.cpu, without, cache_sizes())
     limit = os.environ.get("TIERCEL_ISA")
-    if limit == "avx2" and isa.name == "avx512":
-        without = {k: v and not k.startswith("avx512") for k, v in features.items()}
-        isa = from_features(isa.triple, isa.cpu, without, cache_sizes())
-        isa = replace(isa, cpu="haswell")
-    return isa
+    if limit in ("avx2", "avx512"):
+        return narrow if limit == "avx2" else isa
+    from tiercel.targets.cpu.width import multiplies_wide
+
+    return isa if multiplies_wide(isa, narrow) else narrow
 
 
 def cache_sizes() -> dict[int, int]:

@@ -27,8 +27,8 @@ from tiercel.planner.gpu import GpuPlan
 if TYPE_CHECKING:
     from tiercel.targets.hopper.launching.again import Again
 
-#: From a, b and bias, as the caller gives them, to a new result, or to one that is given, contiguous
-#: and of its shape; None where it cannot be used now.
+#: From a, b and bias, as the caller gives them, to a new result, or to one that is given,
+#: contiguous and of its shape; None where it cannot be used now.
 Repeat = Callable[..., torch.Tensor | None]
 
 #: Computes the result of a, b and bias into the last argument, or says that it cannot.

@@ -184,7 +184,13 @@ def remember(
     else:  # what is known of a product does not keep a weight packed
         algorithm = request.packed.algorithm
     known = Known(
-        engine, plan, algorithm, kinds(a, b, bias), request_of, tuple(result.shape), direct,
+        engine,
+        plan,
+        algorithm,
+        kinds(a, b, bias),
+        request_of,
+        tuple(result.shape),
+        direct,
         worth_following(engine, plan),
     )
     shortcut.keep(known, a, b, bias, columns_of, options)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 STEP = 512
 
 #: First words of the flags: whether the scheme was refused, consumers that are done, and how far
-#: clusters are. They must be zero also where a product finds its planes, and what was found out about
-#: them.
+#: clusters are. They must be zero also where a product finds its planes, and what was found out
+#: about them.
 FRESH = 3
 
 

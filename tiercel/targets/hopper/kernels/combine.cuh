@@ -40,7 +40,7 @@ struct Gain {
   }
 };
 
-// Mirrored by ../planes.py. Offsets, strides and columns count vectors of 16 bytes.
+// Mirrored by ../fused/planes.py. Offsets, strides and columns count vectors of 16 bytes.
 template <int blocks>
 struct Combination {
   const uint4* operand;

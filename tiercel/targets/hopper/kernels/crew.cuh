@@ -32,7 +32,7 @@ struct RowBuffer {
 };
 
 // Warps that combine, each every `workers`-th item of those that are theirs: `mine` of 16 that follow one
-// another, behind the first `others`. Mirrored by ../fused_params.py.
+// another, behind the first `others`. Mirrored by ../fused/params.py.
 struct Crew {
   int workers, left_workers;  // the first of them combine A, the others B
   int others, mine;

@@ -354,7 +354,7 @@ struct Traced {
   // Columns from a thread's first piece to piece j.
   static __device__ constexpr int behind(int j) { return neighbours ? j / 4 * 32 + j % 4 * 2 : 8 * j; }
 
-  static constexpr int bundle = 32;  // mirrored by ../epilogue_plan.py
+  static constexpr int bundle = 32;  // mirrored by ../epilogues/plan.py
 
   // The partial results of a row, `total` of them, in bundles. Counters of 16 rows: how many tiles of
   // each bundle have arrived, and how many bundles, if there are more than one.

@@ -17,7 +17,7 @@
 #include "store_warps.cuh"
 #include "stream_k.cuh"
 
-// Mirrored by ../params.py.
+// Mirrored by ../products/params.py.
 template <class C>
 struct Params {
   TensorMap a[C::a_planes], b[C::b_planes], d[C::d_blocks];
@@ -25,8 +25,6 @@ struct Params {
   Scales scales;             // of float8 operands
   const void* c;             // of the output's shape; read when beta is not 0
   long long c_row_stride, c_batch_stride;
-  const int* gate;           // null, or: run only if *gate == gate_value
-  int gate_value;
   int block_rows, block_columns;  // of one block of D's grid: bounds for the epilogue
   int tile_columns;          // tiles across one block
   int k_tiles;
@@ -73,7 +71,6 @@ __device__ void gemm(const Params<C>& params) {
   start_next_kernel();
   if (threadIdx.x == 0) Trace<C::traced>::clocks(params, 0);
   if constexpr (C::grouped) schedule.open();
-  if (params.gate != nullptr && *params.gate != params.gate_value) schedule.stop();
 
   if (warp_group == 0) {
     registers_shrink<C::producer_registers>();

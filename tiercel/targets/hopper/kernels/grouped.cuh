@@ -9,7 +9,7 @@
 #pragma once
 #include "scheduler.cuh"
 
-// Mirrored by ../grouped.py.
+// Mirrored by ../products/grouped.py.
 struct Groups {
   static constexpr int most = 512;
   static constexpr int table_bytes = (most + 1) * 4;
@@ -70,7 +70,6 @@ struct GroupedScheduler {
 
   // Is there a tile here, or `ahead` turns on?
   __device__ bool valid(int ahead = 0) const { return position + ahead * stride < total; }
-  __device__ void stop() { position = total; }
   __device__ void skip(int tiles) { position += tiles * stride; }
 
   __device__ Tile tile() {

@@ -2,7 +2,7 @@
 #pragma once
 #include "ptx.cuh"
 
-// Mirrored by ../split.py. A part is rows × columns, without gaps; columns are even.
+// Mirrored by ../products/split.py. A part is rows × columns, without gaps; columns are even.
 struct ReduceParams {
   const float* parts;
   void* out;

@@ -3,7 +3,7 @@
 #pragma once
 #include "mainloop.cuh"
 
-// Mirrored by ../scales.py. Strides in elements, 0 where one scale is for all.
+// Mirrored by ../operands/scales.py. Strides in elements, 0 where one scale is for all.
 struct Scales {
   const float *a, *b;
   long long a_row_stride, a_k_stride;     // row of A, block of K

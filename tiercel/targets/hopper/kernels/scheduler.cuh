@@ -47,7 +47,6 @@ struct Scheduler {
 
   // Is there a tile here, or `ahead` turns on?
   __device__ bool valid(int ahead = 0) const { return position + ahead * stride < total; }
-  __device__ void stop() { position = total; }
   __device__ void skip(int tiles) { position += tiles * stride; }
 
   __device__ Tile tile() const { return tile_at(position); }

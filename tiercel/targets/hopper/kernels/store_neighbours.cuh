@@ -65,10 +65,6 @@ struct StoreNeighbours {
       Operands& operands = loaded.operands[i % ahead];
       u32 more[Epilogue::further + 1][pieces][2];
       epilogue.apply(x, more, loaded.rows, operands, params, at, first);
-      if (i + ahead < subtiles && !repeats)
-        Epilogue::load_tiles(operands, params, at, first + ahead * columns);
-      if (i + 1 < subtiles)
-        Epilogue::load_along(loaded.operands[(i + 1) % ahead], params, at, first + columns);
 
       u32 pairs[pieces][2];
 #pragma unroll
@@ -78,6 +74,11 @@ struct StoreNeighbours {
 #pragma unroll
       for (int j = 0; j < Epilogue::further; ++j)
         send(consumer, params, params.d[1 + j], first, buffer, more[j]);
+      // Behind the stores, whose fences would wait for it.
+      if (i + ahead < subtiles && !repeats)
+        Epilogue::load_tiles(operands, params, at, first + ahead * columns);
+      if (i + 1 < subtiles)
+        Epilogue::load_along(loaded.operands[(i + 1) % ahead], params, at, first + columns);
     }
     epilogue.finish(params, at, consumer.tile.n);
     if constexpr (Epilogue::closes) Closing<C>::leave(consumer, params, at);

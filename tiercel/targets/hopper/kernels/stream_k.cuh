@@ -11,7 +11,7 @@
 #pragma once
 #include "mainloop.cuh"
 
-// Mirrored by ../stream_k.py. Nothing in a kernel that does not share.
+// Mirrored by ../products/stream_k.py. Nothing in a kernel that does not share.
 template <bool on>
 struct StreamK {};
 
@@ -53,7 +53,6 @@ struct StreamKScheduler : Scheduler<C> {
     if (position + ahead * stride < total) return true;
     return at + (ahead && helps() ? count() : 0) < end;
   }
-  __device__ void stop() { position = total, at = end; }
   __device__ void skip(int) {
     if (helps()) at += count();
     else position += stride;

@@ -2,7 +2,7 @@
 #pragma once
 #include "types.cuh"
 
-// What begins at a timestamp; ../trace.py has the same list. `want` and `have` are of a stage of the
+// What begins at a timestamp; ../tracing/recording.py has the same list. `want` and `have` are of a stage of the
 // ring: the producer wants it empty, a consumer wants it full.
 enum class Mark : u32 { turn, row, column, want, have, drain, epilogue, free, fill, sent, done };
 

@@ -3,7 +3,7 @@
 #pragma once
 #include "combine.cuh"
 
-// Mirrored by ../verdict.py.
+// Mirrored by ../fused/verdict.py.
 struct Verdict {
   const u32 *left, *right;       // records of A and B
   const void* source;            // null, or a packed operand that must still be what it was:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from tiercel.targets.hopper.launching.driver import MAP_BYTES, TensorMap
 from tiercel.targets.hopper.launching.launch import Places
 
-_FIELDS = struct.Struct("<Q qq Q i ii i i iiii iiii ff")
-_C, _GATE = 0, 24  # offsets
+_FIELDS = struct.Struct("<Q qq ii i i iiii iiii ff")
+_C = 0  # offset
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,6 @@ class Params:
     c_batch_stride: int = 0
     unloaded: int = 0
     alternates: int = 0
-    gate: int = 0
-    gate_value: int = 0
     groups: bytes = bytes(40)  # see ``grouped.py``
     scales: bytes = bytes(48)  # see ``scales.py``
     trace: bytes = b""
@@ -49,19 +47,18 @@ class Params:
         return (_whole(fields + _FIELDS.size) + len(self.trace)) // 8
 
     def places(self, in_epilogue: tuple[int, ...]) -> Places:
-        """Of A, B, C, D and the gate; ``in_epilogue``: offsets of addresses in ``epilogue``."""
+        """Of A, B, C and D; ``in_epilogue``: offsets of addresses in ``epilogue``."""
         fields = MAP_BYTES * len(self.maps) + len(self.groups) + len(self.scales)
         epilogue = 8 * self.stream_k_word + len(self.stream_k)
-        words = fields + _C, fields + _GATE, *(epilogue + offset for offset in in_epilogue)
+        words = fields + _C, *(epilogue + offset for offset in in_epilogue)
         return Places(words, self.maps)
 
     def pack(self) -> bytes:
         """The bytes, padded to the alignment of a tensor map."""
         fields = _FIELDS.pack(
-            self.c, self.c_row_stride, self.c_batch_stride, self.gate,
-            self.gate_value, self.block_rows, self.block_columns, self.tile_columns,
-            self.k_tiles, self.cluster_rows, self.cluster_columns, self.batches, self.group,
-            self.a_batch_step, self.b_batch_step, self.unloaded, self.alternates,
+            self.c, self.c_row_stride, self.c_batch_stride, self.block_rows, self.block_columns,
+            self.tile_columns, self.k_tiles, self.cluster_rows, self.cluster_columns, self.batches,
+            self.group, self.a_batch_step, self.b_batch_step, self.unloaded, self.alternates,
             self.alpha, self.beta,
         )  # fmt: skip
         content = b"".join(self.maps) + self.groups + self.scales + fields

@@ -213,14 +213,13 @@ def check_devices(named: Mapping[str, torch.Tensor | None]) -> None:
 
 def launch_of(
     a: Matrix, b: Matrix, d: Matrix, c: Matrix | None, alpha: float, beta: float, device: int,
-    tile: Tile | None = None, gate: tuple[int, int] = (0, 0), alternates: bool = False,
+    tile: Tile | None = None, alternates: bool = False,
 ) -> Launch:  # fmt: skip
     """Choose and compile the kernel of D = alpha · A·B + beta · C and build its argument.
 
-    ``gate``: address of an int on the device and the value at which the kernel runs; address 0:
-    it always runs. ``alternates``: every other tile of a multiprocessor is multiplied from the end
-    of K to its beginning, so that L2 still holds part of what both read, and the tiles of the last
-    turn are shared (``stream_k.py``); the order of summation then depends on M and N.
+    ``alternates``: every other tile of a multiprocessor is multiplied from the end of K to its
+    beginning, so that L2 still holds part of what both read, and the tiles of the last turn are
+    shared (``stream_k.py``); the order of summation then depends on M and N.
     """
     check(a, b, d, c)
     if d.rows == 0 or d.columns == 0 or d.batches == 0:
@@ -250,9 +249,7 @@ def launch_of(
     if direct:
         address = struct.pack("<Qqq", d_view.address, d_view.row_stride, d_view.batch_stride)
         params = replace(params, epilogue=address)
-    params = replace(
-        params, alpha=alpha, beta=beta, gate=gate[0], gate_value=gate[1], alternates=int(alternates)
-    )
+    params = replace(params, alpha=alpha, beta=beta, alternates=int(alternates))
     if c is not None:
         params = replace(
             params, c=c.address, c_row_stride=c.row_stride, c_batch_stride=c.batch_stride

@@ -1,4 +1,7 @@
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +119,14 @@ def test_env_names_the_machine_and_the_peers():
     for word in ("cpu", "cores", "own kernel", "numpy's BLAS", "mkl", "packages", "folder"):
         assert word in result.output
     assert "{" not in result.output, "for people"
+
+
+def test_signs_that_an_output_lacks_are_replaced():
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    command = [sys.executable, "-m", "tiercel", "schemes"]
+    ran = subprocess.run(command, capture_output=True, env=ascii_only)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.isascii()
 
 
 def test_env_says_how_to_get_a_peer(monkeypatch: pytest.MonkeyPatch):

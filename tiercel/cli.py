@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from io import TextIOWrapper
 from typing import Any
 
 import click
@@ -34,6 +36,9 @@ class ErrorsAsMessages(click.Group):
 @click.version_option(package_name="tiercel")
 def main() -> None:
     """A faster matrix product: fewer multiplications, no idle multiplier."""
+    for stream in (sys.stdout, sys.stderr):  # which may not know Φ, × or →
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 main.add_command(bench)

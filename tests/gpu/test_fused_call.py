@@ -141,6 +141,7 @@ def eager_planner(monkeypatch):
     monkeypatch.setattr(choose, "MARGIN", dict.fromkeys(choose.MARGIN, 0.1))
     monkeypatch.setattr(choose, "MOST_LOSS", 10.0)
     monkeypatch.setattr(engine, "LEAST_WORK", dict.fromkeys(engine.LEAST_WORK, 0))
+    monkeypatch.setattr(engine, "LEAST_FOLLOWED", 0.0)
     engine._plan.cache_clear()
     cuda_fused.unpacked.cache_clear()  # and what it remembers of refused data
     shortcut.forget()
@@ -247,7 +248,7 @@ def test_hooks_and_an_adapter_beside_shared_planes(eager_planner):
 def test_training_steps_repeat_the_schemes(eager_planner):
     layer = layers(1)[0].requires_grad_()
     wide = layer.weight.detach().double()
-    with tiercel.patch(layer):
+    with tiercel.patch(layer, accuracy=8):  # weights are trained without schemes by default
         for seed in range(3):  # the later steps go straight to the launches of the first one
             x = normal(2, M // 2, K, dtype=torch.bfloat16, seed=seed).requires_grad_()
             g = normal(2, M // 2, N, dtype=torch.bfloat16, seed=30 + seed)

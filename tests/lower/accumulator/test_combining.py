@@ -33,6 +33,11 @@ def test_idle_warps_combine_two_operands_and_products_of_one_turn():
     assert choose(Amount.of(8, 8, 66, k_tiles=224, left=75e6), WINOGRAD) == Combining("beside")
 
 
+def test_sums_of_many_blocks_come_before():
+    amount = Amount.of(16, 16, clusters=66, k_tiles=64 * 49, left=3e8)
+    assert choose(amount, accumulate(schemes.get("winograd2")), judged=True) == Combining()
+
+
 def test_of_b_the_first_turn_needs_a_few_columns():
     narrow, wide = (Amount.of(16, n, 66, 448, left=302e6, right=19e6 * n) for n in (16, 56))
     assert narrow.needed == pytest.approx(wide.needed, rel=0.01)

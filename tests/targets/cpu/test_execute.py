@@ -105,8 +105,9 @@ def test_sizes_around_a_whole_step(scheme: str | None):
         cols=st.integers(1, 60),
         task_cols=st.integers(1, 60),
         k_span=st.just(10**9),
+        share_a=st.booleans(),
     ),
-    threads=st.integers(1, 2),
+    threads=st.integers(1, 3),
     seed=st.integers(0, 9),
 )
 def test_any_blocking(size, scheme, dtype, layouts, target, threads, seed):
@@ -162,6 +163,15 @@ def test_packing_in_turn_changes_no_bit():
         assert execute(recipe(50, 330, 140, None, target=target), a, b, c)
         results.append(c)
     np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize("scheme", [None, "strassen"])
+@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+def test_last_tasks_are_cut_smaller_where_a_is_shared(threads: int, scheme: str | None):
+    """Of 1 to 13 panels a task, in pieces that leave none out and repeat none."""
+    for cols in (16, 48, 96, 208):
+        target = Target(rows=12, depth=16, cols=416, task_cols=cols, k_span=10**9, share_a=True)
+        check(recipe(60, 500, 41, scheme, target=target, threads=threads), "float32")
 
 
 def test_sharing_a_changes_no_bit():

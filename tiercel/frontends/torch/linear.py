@@ -24,7 +24,7 @@ from tiercel.frontends.torch.routing.operands import (
     transformed,
     watched,
 )
-from tiercel.frontends.torch.routing.route import insisted, why_left_to_torch
+from tiercel.frontends.torch.routing.route import in_training, insisted, why_left_to_torch
 from tiercel.frontends.torch.routing.shortcut import (
     PLANNED,
     PLANNED_ALONE,
@@ -45,6 +45,7 @@ def linear(x: Any, w: Any, bias: Any, out: Any, options: Options) -> torch.Tenso
         check_out(out, x, w.t() if isinstance(w, torch.Tensor) else w, bias)
     if torch.compiler.is_compiling():
         return into(out, traced.linear(x, w, bias, options))
+    options = in_training(w, options)
     return looked_up(look_up(x, w, bias, 0, options), x, w, bias, out, options)
 
 
@@ -90,6 +91,7 @@ def _planned(
     """The product by a plan of ours; None where torch is expected to be faster, or to refuse."""
     seen, weight = converted(x), converted(w)
     vector = None if bias is None else converted(bias)
+    options = in_training(weight, options)  # of the dtype that autocast asks for, too
     request = eager_request(seen, weight, vector, options)
     if request is None:
         return None

@@ -19,6 +19,7 @@ import torch
 from tiercel.frontends.torch.engine import Engine, Request
 from tiercel.frontends.torch.epilogues.named import with_epilogue
 from tiercel.frontends.torch.probe import exceeded, smallest, tolerance
+from tiercel.frontends.torch.tensors.memory import kept_on_host
 from tiercel.planner.accuracy import bound
 from tiercel.planner.plan import Plan
 
@@ -161,8 +162,7 @@ def _replace_if_wrong(
 def _kept(key: Any, algorithm: str) -> _Kind:
     if len(_kinds) >= MOST_KINDS:
         del _kinds[next(iter(_kinds))]
-    verdict = torch.zeros((), dtype=torch.bool, pin_memory=torch.cuda.is_available())
-    kind = _kinds[key] = _Kind(verdict, algorithm)
+    kind = _kinds[key] = _Kind(kept_on_host((), torch.bool), algorithm)
     return kind
 
 

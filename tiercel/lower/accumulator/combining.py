@@ -127,7 +127,8 @@ def choose(
     >>> choose(Amount.of(16, 8, 66, k_tiles=784, left=528e6), winograd, judged=True)
     Combining(where='beside', clusters=0, split=2, early=0, sixteenths=0)
     """
-    if head := head_products(program):
+    head = head_products(program)
+    if head and program.multiplies <= MOST_PRODUCTS:
         share = head / program.multiplies
         found = _behind_heads(amount, share) if ending or not judged else None
         if found is None or (ending and found.where == "before"):

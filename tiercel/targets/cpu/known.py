@@ -55,6 +55,7 @@ def emit(module: ir.Module) -> None:
     the table names returns None.
     """
     table = ir.GlobalVariable(module, PTR, "table")
+    table.type = PTR  # else llvmlite 0.45 writes "ptr*", which LLVM does not read
     table.linkage = "internal"
     table.initializer = ir.Constant(PTR, None)  # pyright: ignore[reportAttributeAccessIssue]
     setter = Function(module, "known_table", {"address": PTR}, export=True)

@@ -13,8 +13,8 @@ import time
 from tiercel import cache as disk
 from tiercel.targets.cpu.isa import Isa, machine_name
 
-#: The rates are equal, or one is twice the other less what the clock loses to wide vectors.
-WIDER = 1.4
+#: The rates are equal, or one is twice the other, less what the clock loses to wide vectors.
+WIDER = 1.2
 
 
 def multiplies_wide(wide: Isa, narrow: Isa) -> bool:

@@ -130,6 +130,7 @@ class Config:
     consumer for an operand of the epilogue that TMA brings, and then for outputs; 0 if none.
     ``closes``: idle warps complete rows that are reduced, see ``kernels/closing.cuh``.
     ``stream_k``: all clusters share the tiles of the last turn, see ``products/stream_k.py``.
+    ``paced``: clusters walk along K together, see ``paced.py``.
     ``neighbours``: B's rows in another order, see ``kernels/store_neighbours.cuh``.
     """
 
@@ -150,6 +151,7 @@ class Config:
     operand_bytes: int = 0
     closes: bool = False
     stream_k: bool = False
+    paced: bool = False
     neighbours: bool = False
 
     def __post_init__(self) -> None:
@@ -245,7 +247,7 @@ class Config:
         tile = f"{self.tile.schedule}-{self.tile.m}x{self.tile.n}x{self.tile.stages}"
         cluster = f"{self.tile.cluster_m}{self.tile.cluster_n}{self.tile.cluster_k}"
         kinds = self.operand + (f"-{self.operand_b}" if self.operand_b else "")
-        shared = "-shared" * self.stream_k
+        shared = "-shared" * self.stream_k + "-paced" * self.paced
         return f"{kinds}-{self.output}-{a}{b}-{tile}-{cluster}{shared}"
 
     def __str__(self) -> str:
@@ -255,6 +257,7 @@ class Config:
         plus += ", stored transposed" if self.swapped else ""
         plus += ", promoted" if self.promoted else ""
         plus += ", last turn shared" if self.stream_k else ""
+        plus += ", in pace" if self.paced else ""
         plus += f", scales of {self.scaling}" if self.scaling != "none" else ""
         kinds = self.operand + (f" by {self.operand_b}" if self.operand_b else "")
         return f"{self.tile}, {kinds} {a}x{b}-major -> {self.output}{plus}"

@@ -55,7 +55,7 @@ def text(config: Config, program: KernelProgram, epilogue: EpilogueText | None =
     return f"""\
 {declarations(config, program, epilogue)}
 struct Program {{
-  static __device__ void produce(Producer<Config>& load, const Params<Config>& p) {{
+  static __device__ void produce(PacedProducer<Config>& load, const Params<Config>& p) {{
 {_indented(program.produce)}
   }}
 
@@ -117,9 +117,11 @@ struct Config {{
   static constexpr bool a_mn_major = {_bool(config.a_mn_major)};
   static constexpr bool b_mn_major = {_bool(config.b_mn_major)};
   static constexpr int a_planes = {program.a_planes}, b_planes = {program.b_planes};
+  static constexpr bool gridded = false;  // operands are grids of blocks, see scheme.cuh
   static constexpr int d_blocks = {program.d_blocks * (epilogue.maps if epilogue else 1)};
   static constexpr bool combines = {_bool(program.combines)};  // planes, meanwhile, by idle warps
   static constexpr bool stream_k = {_bool(config.stream_k)};  // the last turn is shared
+  static constexpr bool paced = {_bool(config.paced)};  // clusters keep pace, see paced.cuh
   static constexpr bool grouped = {_bool(config.grouped)};
   static constexpr int boxes = {config.boxes};  // of an operand that a CTA loads alone
   static constexpr bool neighbours = {_bool(config.neighbours)};  // see store_neighbours.cuh

@@ -13,7 +13,7 @@ FINE, REFUSED = torch.tensor([0]), torch.tensor([1])
 def without_a_gpu(monkeypatch):
     monkeypatch.setattr(refusals, "capturing", lambda: False)
     monkeypatch.setattr(
-        torch, "zeros", lambda *size, pin_memory=False, **kw: torch.full(size, 0, **kw)
+        torch, "zeros", lambda size, pin_memory=False, **kw: torch.full(size, 0, **kw)
     )
 
 

@@ -1,7 +1,7 @@
 """Layers that autograd follows, repeated: which of their products take the short way."""
 
-import sys
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -9,8 +9,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 import tiercel
-from tiercel.frontends.torch import engine
-from tiercel.frontends.torch.routing import differentiated, shortcut
+from tiercel.frontends.torch.routing import differentiated
 
 
 class Fake:
@@ -18,9 +17,10 @@ class Fake:
 
     STEADY = True
     LEAST_FOLLOWED, seconds = 0.0, 1.0
-    LEAST_WORK = {torch.float32: 0, torch.complex64: 0}  # noqa: RUF012
+    LEAST_WORK = dict.fromkeys((torch.float32, torch.bfloat16, torch.complex64), 0)
 
     def __init__(self) -> None:
+        self.accuracies: list[Any] = []
         self.ran, self.repeated, self.torchs, self.able, self.reason = [], [], [], True, ""
 
     def begin(self):
@@ -49,24 +49,13 @@ class Fake:
 
     def run(self, plan, request, out):
         self.ran.append((request.a.shape[0], request.b.shape[1]))
+        self.accuracies.append(request.options.accuracy)
         torch.matmul(request.a.detach(), request.b.detach(), out=out)
         if request.bias is not None:
             out += request.bias.detach()
 
     def why_not_packed(self, w):
         return "not here"
-
-
-@pytest.fixture
-def fake(monkeypatch):
-    made = Fake()
-    monkeypatch.setitem(sys.modules, "fake_engine", made)
-    monkeypatch.setitem(engine.ENGINES, "cpu", "fake_engine")
-    engine.engine_for.cache_clear()
-    shortcut.forget()
-    yield made
-    engine.engine_for.cache_clear()
-    shortcut.forget()
 
 
 X, W, BIAS = torch.randn(2, 3, 5), torch.randn(7, 5), torch.randn(7)
@@ -219,6 +208,30 @@ def test_an_operand_that_was_changed_is_an_error_as_torchs(fake):
 def test_nothing_is_kept_of_what_is_not_known(fake):
     x, w = leaves(X, W)
     assert differentiated.linear(None, x, w, None, tiercel.options.DEFAULT) is None
+
+
+@pytest.mark.parametrize(
+    ("dtype", "asked", "frozen", "accuracy"),
+    [
+        (torch.bfloat16, None, [], "classical"),
+        (torch.bfloat16, "fast", [], "fast"),
+        (torch.bfloat16, None, [1], "standard"),
+        (torch.float32, None, [], "standard"),
+    ],
+)
+def test_weights_of_16_bits_are_trained_without_schemes(fake, dtype, asked, frozen, accuracy):
+    x, w = leaves(X.to(dtype), W.to(dtype), frozen=frozen)
+    layer = torch.nn.Linear(5, 7, bias=False, dtype=dtype)
+    layer.weight = torch.nn.Parameter(w.detach(), requires_grad=not frozen)
+    for _ in range(3):
+        tiercel.linear(x, w, accuracy=asked).sum().backward()
+    with tiercel.patch(layer, accuracy=asked or "standard"):
+        layer(x).sum().backward()
+        assert set(fake.accuracies) == {accuracy}
+        fake.accuracies.clear()
+        with torch.no_grad():
+            layer(x + 1)
+    assert set(fake.accuracies) <= {asked or "standard"}
 
 
 def test_complex_numbers_too(fake):

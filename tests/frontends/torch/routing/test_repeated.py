@@ -1,13 +1,11 @@
 """Calls that are like an earlier one go to its plan; whatever may differ is looked at."""
 
-import sys
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 import tiercel
-from tiercel.frontends.torch import engine
 from tiercel.frontends.torch.routing import shortcut
 
 
@@ -43,18 +41,6 @@ class Fake:
 
     def why_not_packed(self, w):
         return "not here"
-
-
-@pytest.fixture
-def fake(monkeypatch):
-    made = Fake()
-    monkeypatch.setitem(sys.modules, "fake_engine", made)
-    monkeypatch.setitem(engine.ENGINES, "cpu", "fake_engine")
-    engine.engine_for.cache_clear()
-    shortcut.forget()
-    yield made
-    engine.engine_for.cache_clear()
-    shortcut.forget()
 
 
 def plans_of(fake, call) -> int:

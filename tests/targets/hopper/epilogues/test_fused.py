@@ -49,18 +49,16 @@ def test_products_do_not_wait_for_the_epilogue(name: str, where: Where):
 @pytest.mark.parametrize("where", ["before", "beside"])
 def test_idle_warps_complete_rows(where: Where):
     sass = assembly(source.text(CONFIG, lowered(where), where, epilogue("cross_entropy")))
-    # Beside products of two types and in two places behind them, a consumer only counts a block …
-    assert count("SYNCS.ARRIVE.TRANS64.A1T0", sass) == 4
-    # … and does not go to memory for it: no loop around products adds to a counter there.
-    last = sass.rindex("HGMMA")
-    assert not re.search("ATOMG", sass[sass.index("HGMMA") : last])
+    # No consumer goes to memory for it, or waits until what it wrote is there.
+    first, last = sass.index("HGMMA"), sass.rindex("HGMMA")
+    assert not re.search("ATOMG|MEMBAR", sass[first:last])
     assert count("ATOMG", sass[last:]) > 0
 
 
 @pytest.mark.parametrize("where", ["before", "beside"])
 def test_the_argument_has_the_layout_that_the_kernel_reads(where: Where):
     instance, tables = bound("cross_entropy"), lowered(where)
-    maps, none = len(tables.a_planes) + len(tables.b_planes) + 4, nothing(UNITY)
+    maps, none = 2 + 2 + 4, nothing(UNITY)
     content = SchemeParams(
         (TensorMap(128),) * maps, bytes(80 + 4 * 8) if tables.left else none, none,
         scratch=0, flag=0, block_rows=0, block_columns=0, tile_columns=0,

@@ -158,7 +158,7 @@ def _stored(key: str) -> GpuMachine | None:
 def _measure(device: int, dtype: str, key: str) -> GpuMachine:
     """Times squares of the vendor's and a copy; all else is assumed, on the careful side."""
     with torch.cuda.device(device), torch.no_grad():
-        source, target = torch.empty(2, COPIED // 4, device="cuda")
+        source, target = torch.empty(2, COPIED // 4, dtype=torch.float32, device="cuda")
         copied = _timing(lambda: target.copy_(source))
         squares = _squares(getattr(torch, dtype))
     copy = 2 * COPIED / copied.seconds / 1e9

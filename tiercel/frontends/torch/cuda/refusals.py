@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from tiercel.frontends.torch.cuda.machine import capturing
+from tiercel.frontends.torch.tensors.memory import kept_on_host
 
 #: Calls that are left to torch after a refusal; twice as many after each further one, at most:
 REST, MOST_REST = 256, 1 << 16
@@ -63,7 +64,7 @@ class Refusals:
         """Copy ``parts`` behind one another, for ``refuses`` to judge them on the host."""
         sizes = [len(part) for part in parts]
         if self._heard is None or len(self._heard) != sum(sizes):
-            self._heard = torch.zeros(sum(sizes), dtype=parts[0].dtype, pin_memory=True)
+            self._heard = kept_on_host((sum(sizes),), parts[0].dtype)
         self._refuses = refuses
         for place, part in zip(self._heard.split(sizes), parts, strict=True):
             place.copy_(part, non_blocking=True)

@@ -15,7 +15,7 @@ from tiercel.frontends.torch.models.frozen import FrozenWeight, why_not_packable
 from tiercel.frontends.torch.ops.option_text import encode, with_packed
 from tiercel.frontends.torch.routing import repeated
 from tiercel.frontends.torch.routing.operands import are_plain
-from tiercel.frontends.torch.routing.route import insisted
+from tiercel.frontends.torch.routing.route import in_training, insisted
 from tiercel.frontends.torch.routing.shortcut import TORCHS, look_up
 from tiercel.options import Options
 
@@ -95,10 +95,11 @@ class PlannedForward:
                 result = repeated.run_kept(calls, x, w, bias, self.options)
                 if result is not None:
                     return result
-        known = look_up(x, w, bias, 0, self.options)
-        if known is TORCHS:
+        options = in_training(w, self.options)
+        known = look_up(x, w, bias, 0, options)
+        if known is TORCHS and options is self.options:
             self._left, self._dtype = x.numel(), w.dtype
-        return looked_up(known, x, w, bias, None, self.options)
+        return looked_up(known, x, w, bias, None, options)
 
     def _is_left(self, w: torch.Tensor) -> bool:
         # Looking up what is known takes 5 us, and more in a decode step, beside cold caches.

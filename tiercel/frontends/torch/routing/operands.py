@@ -32,7 +32,7 @@ def _ordinary(device_type: str) -> int:
 
     Sparse, nested, quantized, zero, fake, functionalised and vmapped tensors all say more.
     """
-    conjugate = torch.empty(1, dtype=torch.complex64).conj()
+    conjugate = torch.empty(1, dtype=torch.complex64, device="cpu").conj()
     keys = _keys(conjugate) | _keys(conjugate.imag)  # .imag of it is lazily negated
     if device_type == "cpu":
         return keys

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -38,3 +40,23 @@ def why_left_to_torch(
 def insisted(options: Options) -> bool:
     """Whether the caller asked for a kernel of ours, which no product is too small for."""
     return options.scheme is not None or options.batch_invariant
+
+
+def in_training(w: Any, options: Options) -> Options:
+    """The options where a weight w may be trained: in 16 bits by no scheme, unless asked for.
+
+    All operands change from step to step and are combined in each product, and products follow one
+    another at the clock that power allows. Linear layers of Llama 3 8B, 16384 tokens: 1.038 times
+    torch's speed without schemes, 1.025 with them.
+    """
+    if options.accuracy != "standard" or insisted(options):
+        return options
+    if type(w) is not torch.Tensor and type(w) is not torch.nn.Parameter:
+        return options
+    trained = w.requires_grad and w.dtype.itemsize == 2 and torch.is_grad_enabled()
+    return _without_schemes(options) if trained else options
+
+
+@lru_cache(maxsize=256)
+def _without_schemes(options: Options) -> Options:
+    return replace(options, accuracy="classical")

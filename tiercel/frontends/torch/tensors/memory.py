@@ -1,4 +1,4 @@
-"""A tensor's memory as a NumPy array that leaves the tensor as it was.
+"""A tensor's memory as a NumPy array that leaves the tensor as it was; memory of our own.
 
 ``Tensor.numpy`` marks a storage as one that may never be resized again, and FSDP frees the weights
 that it has gathered by resizing their storage to nothing.
@@ -42,3 +42,13 @@ def as_array(x: torch.Tensor) -> np.ndarray:
     (4, 12)
     """
     return np.asarray(_Memory(x.detach().resolve_conj().resolve_neg()))
+
+
+def kept_on_host(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """Zeros that stay from call to call, and that a GPU may copy to without waiting.
+
+    Whatever the first call finds: a default device of the user's, or inference mode, whose tensors
+    could not be written outside of it.
+    """
+    with torch.inference_mode(False):
+        return torch.zeros(shape, dtype=dtype, device="cpu", pin_memory=torch.cuda.is_available())

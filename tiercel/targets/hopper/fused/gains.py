@@ -29,5 +29,5 @@ def gains(device: torch.device) -> torch.Tensor:
     import torch
 
     if device not in _left:
-        _left[device] = cycle(torch.ones(KINDS, 2, device=device).unbind())
+        _left[device] = cycle(torch.ones(KINDS, 2, dtype=torch.float32, device=device).unbind())
     return next(_left[device])

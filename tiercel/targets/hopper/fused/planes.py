@@ -11,7 +11,7 @@ from tiercel.errors import TiercelValueError
 from tiercel.targets.hopper.config import ITEM_BYTES
 from tiercel.targets.hopper.fused.tables import PLANES, KernelPlane, sums_of
 from tiercel.targets.hopper.launching.compile import cubin
-from tiercel.targets.hopper.launching.driver import Arguments, Kernel
+from tiercel.targets.hopper.launching.driver import Arguments, Kernel, TensorMap
 from tiercel.targets.hopper.launching.launch import Launch, Places
 from tiercel.targets.hopper.operands.operand import Matrix
 from tiercel.targets.hopper.source import sums_text
@@ -48,16 +48,17 @@ class BlockGrid:
     columns: int
     order: tuple[tuple[int, int], ...]
 
-    def block(self, number: int) -> Matrix:
-        row, column = self.order[number]
-        return self.view.block(row * self.rows, column * self.columns, self.rows, self.columns)
+
+def order_of(grid: tuple[int, int], transposed: bool) -> tuple[tuple[int, int], ...]:
+    """(row, column) in a view of each block of a ``grid``, which the view transposes or not."""
+    number = [(i, j) for i in range(grid[0]) for j in range(grid[1])]
+    return tuple((j, i) if transposed else (i, j) for i, j in number)
 
 
 def grid_of(view: Matrix, name: str, grid: tuple[int, int], transposed: bool) -> BlockGrid:
     """Cut ``view`` into a ``grid`` of blocks of the operand, transposed if the view is."""
-    number = [(i, j) for i in range(grid[0]) for j in range(grid[1])]
     down, across = grid[::-1] if transposed else grid
-    order = tuple((j, i) if transposed else (i, j) for i, j in number)
+    order = order_of(grid, transposed)
     step = VECTOR // ITEM_BYTES[view.dtype]
     if view.rows % down or view.columns % (across * step):
         raise TiercelValueError(
@@ -74,16 +75,43 @@ def plane_bytes(grid: BlockGrid, planes: tuple[KernelPlane, ...]) -> int:
     return sum(p.written for p in planes) * grid.rows * grid.columns * item
 
 
-def matrices(grid: BlockGrid, planes: tuple[KernelPlane, ...], memory: int) -> list[Matrix]:
-    """Where the kernel finds each plane; written ones lie one after the other at ``memory``."""
-    found, dtype = [], PLANES[grid.view.dtype]
+class BlockPlace(NamedTuple):
+    """Where the kernel finds a plane: in the operand (0) or among the written planes (1), which lie
+    below one another; the block's place in that grid.
+    """
+
+    array: int
+    across: int
+    down: int
+
+
+def places(
+    planes: tuple[KernelPlane, ...], grid: tuple[int, int], transposed: bool
+) -> tuple[BlockPlace, ...]:
+    """Of an operand's planes, in their order; arguments as those of :func:`grid_of`."""
+    order, found, written = order_of(grid, transposed), [], 0
     for p in planes:
         if p.written:
-            found.append(Matrix(memory, dtype, grid.rows, grid.columns, grid.columns, 1))
-            memory += grid.rows * grid.columns * ITEM_BYTES[dtype]
+            found.append(BlockPlace(1, 0, written))
+            written += 1
         else:
-            found.append(grid.block(p.plane.terms[0][0]))
-    return found
+            row, column = order[p.plane.terms[0][0]]
+            found.append(BlockPlace(0, column, row))
+    return tuple(found)
+
+
+def tensor_maps(
+    grid: BlockGrid, planes: tuple[KernelPlane, ...], memory: int, box_rows: int
+) -> tuple[TensorMap, TensorMap]:
+    """Descriptors of the operand as a grid of blocks, and of the written planes at ``memory``."""
+    view, written = grid.view, sum(p.written for p in planes)
+    down, across = (max(x) + 1 for x in zip(*grid.order, strict=True))
+    own = view.tensor_map_of_blocks(grid.rows, grid.columns, down, across, box_rows)
+    if written == 0:
+        return own, own  # nothing is read from the second
+    rows = grid.rows * written
+    made = Matrix(memory, PLANES[view.dtype], rows, grid.columns, grid.columns, 1)
+    return own, made.tensor_map_of_blocks(grid.rows, grid.columns, written, 1, box_rows)
 
 
 def squares(grid: BlockGrid) -> tuple[int, int]:

@@ -40,10 +40,12 @@ TILE = Tile(128, 256, 4, "cooperative", cluster_m=2)
 HEADER = FRESH + 2 * verdict.RECORD_WORDS
 LEAST_K_TILES = 8  # of a product, beside stores and loads: ``kernels/scheme.cuh``
 PART_K_TILES = 12  # of one of several parts
-#: K-tiles of a thread block from which on clusters drift so far apart that they have to keep pace:
-#: ``kernels/pace.cuh``.
-PACED_K_TILES = 3000
-MOST_MAPS = 124  # of planes and blocks of the output: what ptxas takes as a kernel's argument
+MOST_BLOCKS = 12  # of which an idle warp has shared memory for two rows: ``kernels/crew.cuh``
+#: Products of a thread block, and k-tiles of each, from which on clusters drift so far apart that
+#: they have to keep pace (``kernels/pace.cuh``). Read from DRAM without and with it: 24.1 and 10.1
+#: GB at 16384³ (⟨4,2,4;26⟩, 104 products), 7.1 and 4.1 GB at 8192 × 28672 × 8192 (Winograd's, 98),
+#: 4.9 and 4.5 GB at 8192 × 8192 × 28672 (28), the same at 8192³ (28).
+PACED_PRODUCTS, PACED_K_TILES = 60, 48
 
 
 class Workspace(NamedTuple):
@@ -107,7 +109,8 @@ class _Shape:
     def paced(self) -> bool:
         """Whether clusters keep pace."""
         turns = -(-self.rows * self.columns * TILE.cluster // self.blocks)
-        return turns * self.lowered.program.multiplies * self.k_tiles >= PACED_K_TILES
+        products = turns * self.lowered.program.multiplies
+        return products >= PACED_PRODUCTS and self.k_tiles >= PACED_K_TILES
 
     @property
     def counters(self) -> tuple[int, int]:
@@ -159,8 +162,8 @@ def prepare(
     operands are multiplied by them before they are combined, and each product leaves those that its
     data ask for; so data that are small, but alike from call to call, suit the scheme.
 
-    Raises :class:`TiercelValueError` where the sizes do not divide into the scheme's blocks, or the
-    scheme has too many planes.
+    Raises :class:`TiercelValueError` where the sizes do not divide into the scheme's blocks, or an
+    ``Ending`` leaves more blocks to idle warps than they have room for.
     """
     tensor, packed = (b.b, b) if isinstance(b, PackedOperand) else (b, None)
     program = program if packed is None else packed.lowered.program
@@ -175,11 +178,11 @@ def prepare(
         left, right, d, program, packed is None, combining, judge is not None, device,
         ending is not None,
     )  # fmt: skip
-    maps = len(shape.lowered.a_planes) + len(shape.lowered.b_planes) + program.m * program.n
-    if maps > MOST_MAPS:
+    blocks = program.m * program.k
+    if ending is not None and blocks > MOST_BLOCKS:
         raise TiercelValueError(
-            f"{program.name} has {maps} planes and blocks; one kernel takes up to {MOST_MAPS}. Use "
-            "a scheme of fewer products"
+            f"{program.name} cuts A into {blocks} blocks, and idle warps combine up to "
+            f"{MOST_BLOCKS}; apply the epilogue after the product, or use a smaller scheme"
         )
     if ending is not None:
         shape = replace(shape, slots=source.slots(shape.lowered, postpones=True))
@@ -319,14 +322,8 @@ def _argument(
     M, N = d.rows // program.m, d.columns // program.n
     blocks = [d.block(i * M, j * N, M, N) for i in range(program.m) for j in range(program.n)]
     maps = (
-        *(
-            x.tensor_map(a_box, operand=True)
-            for x in planes.matrices(left, lowered.a_planes, a_planes)
-        ),
-        *(
-            x.tensor_map(b_box, operand=True)
-            for x in planes.matrices(right, lowered.b_planes, b_planes)
-        ),
+        *planes.tensor_maps(left, lowered.a_planes, a_planes, a_box),
+        *planes.tensor_maps(right, lowered.b_planes, b_planes, b_box),
         *((x.tensor_map(64) for x in blocks) if ending is None else ending.maps(program)),
     )
     records, measured = _records(flags), _measured(shape)

@@ -13,6 +13,7 @@ from tiercel.targets.hopper.config import (
     Config,
 )
 from tiercel.targets.hopper.epilogues.epilogue import EpilogueText
+from tiercel.targets.hopper.fused.planes import places
 from tiercel.targets.hopper.fused.tables import PLANES, Fused, KernelPlane, early_and_late, sums_of
 from tiercel.targets.hopper.source import KernelProgram, sums_text
 from tiercel.targets.hopper.wgmma import KINDS
@@ -41,6 +42,7 @@ def text(
     return f"""\
 {declarations}
 struct Scheme : Config {{
+  static constexpr bool gridded = true;
   static constexpr int a_blocks = {a_blocks}, b_blocks = {b_blocks};
   static constexpr bool first_turn = {str(where in ("first", "both")).lower()};
   static constexpr bool measures = {str(lowered.judged).lower()};  // what it combines
@@ -57,6 +59,14 @@ __constant__ Product products[] = {{
 {_table((*lowered.products, *lowered.products_again))}
 }};
 
+__constant__ BlockPlace left_places[] = {{
+{_places(lowered.a_planes, (program.m, program.k), config.a_mn_major)}
+}};
+
+__constant__ BlockPlace right_places[] = {{
+{_places(lowered.b_planes, (program.k, program.n), not config.b_mn_major)}
+}};
+
 __constant__ Step steps[] = {{
 {_table((*lowered.steps, *lowered.steps_again))}
 }};
@@ -69,6 +79,8 @@ struct Program {{
   using Plane = {KINDS[PLANES[config.operand]][0]};
   static constexpr bool in_place = {str(lowered.in_place).lower()};
   static __device__ Product product_at(int i) {{ return ::products[i]; }}
+  static __device__ BlockPlace left_at(int i) {{ return ::left_places[i]; }}
+  static __device__ BlockPlace right_at(int i) {{ return ::right_places[i]; }}
   static __device__ Step step_at(int i) {{ return ::steps[i]; }}
 
 {_sums("Left", left, a_blocks)}
@@ -117,6 +129,11 @@ def _sums(name: str, planes: tuple[KernelPlane, ...], blocks: int) -> str:
     begin = f"struct {name} {{\n    static constexpr bool simple = {str(simple).lower()};"
     text = sums_text(sums_of(planes), blocks, "  ")
     return text.replace("struct Sums {", f"{begin}  // no factor is larger than 1").rstrip() + "\n"
+
+
+def _places(planes: tuple[KernelPlane, ...], grid: tuple[int, int], transposed: bool) -> str:
+    found = places(planes, grid, transposed)
+    return _table(tuple(f"{{{x.array}, {x.across}, {x.down}}}" for x in found))
 
 
 def _table(lines: tuple[str, ...]) -> str:

@@ -8,7 +8,7 @@
 #pragma once
 #include "grouped.cuh"
 #include "mainloop.cuh"
-#include "producer.cuh"
+#include "paced.cuh"
 #include "scales.cuh"
 #include "split.cuh"
 #include "store.cuh"
@@ -35,6 +35,7 @@ struct Params {
   float alpha, beta;
   [[no_unique_address]] typename Trace<C::traced>::Params trace;
   [[no_unique_address]] StreamK<C::stream_k> stream_k;
+  [[no_unique_address]] PaceCounter<C::paced> paced;
   typename C::Epilogue::Params epilogue;
 };
 
@@ -75,7 +76,8 @@ __device__ void gemm(const Params<C>& params) {
   if (warp_group == 0) {
     registers_shrink<C::producer_registers>();
     if (threadIdx.x == 0) {
-      Producer<C> producer{pipe, {}, k_part.count, schedule.m_rank, schedule.n_rank};
+      PacedProducer<C> producer{{pipe, {}, k_part.count, schedule.m_rank, schedule.n_rank},
+                                Steps<C::paced>::template of<C>(params, rank)};
       producer.k_first = k_part.first;
       producer.loaded = Layout<C>::stage - params.unloaded;
       producer.trace = {params, 0, true};
@@ -89,6 +91,7 @@ __device__ void gemm(const Params<C>& params) {
         else if constexpr (!C::grouped && !C::block_scales)
           producer.backwards ^= params.alternates != 0;
       }
+      producer.steps.stop();
       producer.finish();
     } else if constexpr (C::block_scales) {
       const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

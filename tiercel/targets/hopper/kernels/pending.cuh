@@ -87,9 +87,38 @@ struct Pending {
     return found;
   }
 
-  // Beside a k-tile: what is computed. It may take until the stage of the k-tile before is free.
+  // Beside a k-tile.
   template <class P>
-  __device__ void compute(const Consumer<C>& consumer, const P& p, Fetched& found) {
+  __device__ void step(const Consumer<C>& consumer, const P& p, Fetched& found) {
+    advance(consumer, p, found);
+    if constexpr (Epilogue::closes)
+      if (next == steps) Closing<C>::hand_over(consumer, left);
+  }
+
+  // What is left, while nothing is multiplied. Behind the `last` block of all a consumer completes the
+  // rows itself: its four warps are sooner done than one.
+  template <bool last, class P>
+  __device__ void finish(const Consumer<C>& consumer, const P& p) {
+    if (next < steps) {
+      Fetched found = fetch(consumer, p);
+#pragma unroll 1
+      do advance(consumer, p, found);
+      while (next < steps);
+      if constexpr (Epilogue::closes && last) {
+        Place at = place(consumer, p);
+        at.row -= consumer.thread % 32 / 4;
+        Epilogue::template close<16, Closing<C>::together>(p, at, tile_n, 1);
+      } else if constexpr (Epilogue::closes) {
+        Closing<C>::hand_over(consumer, left);
+      }
+    }
+    // Together again: ptxas serialises the tensor core instructions otherwise (13.0, its note C7520).
+    named_sync(1 + consumer.group, 128);
+  }
+
+ private:
+  template <class P>
+  __device__ void advance(const Consumer<C>& consumer, const P& p, Fetched& found) {
     const int first = next * Store<C>::span;
     float x[pieces][4];
     if (opaque(exact)) {
@@ -112,43 +141,18 @@ struct Pending {
     u32 more[Epilogue::further + 1][pieces][2];
     Epilogue::settle(found.operands);
     epilogue.apply(x, more, found.rows, found.operands, p, place(consumer, p), first);
-    if constexpr (turns > 0) {
-      if constexpr (turns == 1 && outputs > 0) make_room<0>(consumer);
+    if constexpr (turns > 0 && outputs > 0) {
+      if constexpr (turns == 1) make_room<0>(consumer);
       fill<0, outputs>(consumer, x, more);
-    } else {
+      send<0, outputs>(consumer, p);
+    } else if constexpr (outputs > 0) {
       one_by_one<0>(consumer, p, x, more);
     }
-  }
-
-  // … and behind that: what leaves, and what is fetched.
-  template <class P>
-  __device__ void pass_on(const Consumer<C>& consumer, const P& p, Fetched& found) {
-    if constexpr (turns > 0 && outputs > 0) send<0, outputs>(consumer, p);
     // Behind the stores, whose fences would wait for it.
-    if (++next < steps) {
-      fetch_step(consumer, p, found);
-    } else {
-      epilogue.finish(p, place(consumer, p), tile_n);
-      if constexpr (Epilogue::closes) Closing<C>::hand_over(consumer, left);
-    }
+    if (++next < steps) fetch_step(consumer, p, found);
+    else epilogue.finish(p, place(consumer, p), tile_n);
   }
 
-  // What is left, while nothing is multiplied.
-  template <class P>
-  __device__ void finish(const Consumer<C>& consumer, const P& p) {
-    if (next < steps) {
-      Fetched found = fetch(consumer, p);
-#pragma unroll 1
-      do {
-        compute(consumer, p, found);
-        pass_on(consumer, p, found);
-      } while (next < steps);
-    }
-    // Together again: ptxas serialises the tensor core instructions otherwise (13.0, its note C7520).
-    named_sync(1 + consumer.group, 128);
-  }
-
- private:
   template <class P>
   __device__ Place place(const Consumer<C>& consumer, const P& p) const {
     return {0, block / C::grid_columns * p.block_rows, block % C::grid_columns * p.block_columns,
@@ -183,7 +187,7 @@ struct Pending {
   __device__ void fill(const Consumer<C>& consumer, const float (&x)[pieces][4],
                        const u32 (&more)[m][pieces][2]) const {
     constexpr int staged = Epilogue::staged;
-    if constexpr (staged && begin == 0 && end > 0) Store<C>::stage(target(consumer, 0), x, consumer.thread);
+    if constexpr (staged && begin == 0) Store<C>::stage(target(consumer, 0), x, consumer.thread);
 #pragma unroll
     for (int i = begin == 0 ? staged : begin; i < end; ++i)
       Store<C>::stage_pairs(target(consumer, i - begin), more[i - staged], consumer.thread);
@@ -225,9 +229,7 @@ struct Pending<C, false> {
   template <class P>
   __device__ Fetched fetch(const Consumer<C>&, const P&) const { return {}; }
   template <class P>
-  __device__ void compute(const Consumer<C>&, const P&, Fetched&) {}
-  template <class P>
-  __device__ void pass_on(const Consumer<C>&, const P&, Fetched&) {}
-  template <class P>
+  __device__ void step(const Consumer<C>&, const P&, Fetched&) {}
+  template <bool last, class P>
   __device__ void finish(const Consumer<C>&, const P&) {}
 };

@@ -13,6 +13,7 @@ struct Producer {
   u32 loaded;                // bytes of a stage that arrive; fewer where the operand is smaller
   Tile tile;
   int a_batch, b_batch;      // third TMA coordinate; 0 where the operand is broadcast
+  int a_down, b_down;        // of a block in a grid: `batch` is its place across then
   Trace<C::traced> trace;
   bool backwards = false;    // from the last k-tile to the first
 
@@ -60,10 +61,11 @@ struct Producer {
   template <int cluster_m, int cluster_n>
   __device__ void load_both(const TensorMap& a, const TensorMap& b, u32 full, int k, int m, int n) {
     load<C::tile_m, C::a_mn_major, cluster_n>(pipe.a(stage.index), a, full, tile.row,
-                                              (k_first + k) * C::tile_k, a_batch, n, cluster_m, m);
+                                              (k_first + k) * C::tile_k, a_batch, a_down, n,
+                                              cluster_m, m);
     load<C::tile_n, C::b_mn_major, cluster_m, C::neighbours>(
-        pipe.b(stage.index), b, full, tile.n * C::tile_n, (k_first + k) * C::tile_k, b_batch, m, 1,
-        n * cluster_m);
+        pipe.b(stage.index), b, full, tile.n * C::tile_n, (k_first + k) * C::tile_k, b_batch, b_down, m,
+        1, n * cluster_m);
   }
 
   // One operand tile, `extent` rows of M or N. The `sharers` CTAs of the cluster that need the
@@ -72,11 +74,13 @@ struct Producer {
   // of 32 rows, which the tensor map puts in the order that store_neighbours.cuh describes.
   template <int extent, bool mn_major, int sharers, bool in_groups = false>
   __device__ void load(u32 target, const TensorMap& map, u32 full, int mn, int k, int batch,
-                       int share, int step, int first) {
+                       int down, int share, int step, int first) {
     u16 mask = 0;
     for (int i = 0; i < sharers; ++i) mask |= 1 << (first + i * step);
     auto box = [&](u32 to, int x, int y) {
-      if constexpr (in_groups && sharers == 1) tma_load_groups(to, map, full, x, y / 32);
+      if constexpr (C::gridded && sharers == 1) tma_load_of_grid(to, map, full, x, y, batch, down);
+      else if constexpr (C::gridded) tma_load_of_grid_multicast(to, map, full, x, y, batch, down, mask);
+      else if constexpr (in_groups && sharers == 1) tma_load_groups(to, map, full, x, y / 32);
       else if constexpr (in_groups) tma_load_groups_multicast(to, map, full, x, y / 32, mask);
       else if constexpr (sharers == 1) tma_load(to, map, full, x, y, batch);
       else tma_load_multicast(to, map, full, x, y, batch, mask);

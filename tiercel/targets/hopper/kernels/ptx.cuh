@@ -94,6 +94,24 @@ __device__ inline void tma_load_multicast(
       ::"r"(target), "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(mask) : "memory");
 }
 
+// The box at (x, y) of a block in a grid of them, which an array of four dimensions describes.
+__device__ inline void tma_load_of_grid(u32 target, const TensorMap& map, u32 barrier, int x, int y,
+                                        int across, int down) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%3, %5, %4, %6}], [%2];"
+      ::"r"(target), "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(across), "r"(down) : "memory");
+}
+
+__device__ inline void tma_load_of_grid_multicast(u32 target, const TensorMap& map, u32 barrier, int x,
+                                                  int y, int across, int down, u16 mask) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%3, %5, %4, %6}], [%2], %7;"
+      ::"r"(target), "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(across), "r"(down), "h"(mask)
+      : "memory");
+}
+
 // Rows in groups of 32, from group `group` on, of an array that is described in five dimensions.
 __device__ inline void tma_load_groups(u32 target, const TensorMap& map, u32 barrier, int x,
                                        int group) {

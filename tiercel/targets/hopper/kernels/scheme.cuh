@@ -19,7 +19,7 @@
 // Mirrored by ../fused/params.py.
 template <class C>
 struct SchemeParams {
-  TensorMap a[C::a_planes], b[C::b_planes], d[C::d_blocks];
+  TensorMap a[2], b[2], d[C::d_blocks];  // blocks in place, and written planes: grids of blocks
   Combination<C::a_blocks> left;
   Combination<C::b_blocks> right;
   Groups groups;                // unused: Store asks for it
@@ -121,13 +121,6 @@ __device__ __forceinline__ void for_each_portion(const Scheduler<C>& first, int 
   }
 }
 
-// Each plane has a descriptor of its own, which the copy engine would wait for.
-template <class C>
-__device__ void prefetch(const SchemeParams<C>& p, Product next) {
-  tma_prefetch(p.a[next.a]);
-  tma_prefetch(p.b[next.b]);
-}
-
 template <class C, class Program>
 __device__ void produce(const SchemeParams<C>& p, Producer<C>& load, Pace& pace, Portion portion) {
   constexpr int group = Readiness::width * Squares::k_tiles;
@@ -135,7 +128,9 @@ __device__ void produce(const SchemeParams<C>& p, Producer<C>& load, Pace& pace,
 #pragma unroll 1
   for (int i = lines.begin; i < lines.end; ++i) {
     const Product next = Program::product_at(i);
-    prefetch(p, Program::product_at(i + 1 < Program::products + Program::products_again ? i + 1 : 0));
+    const BlockPlace a = Program::left_at(next.a), b = Program::right_at(next.b);
+    load.a_batch = a.across, load.a_down = a.down;
+    load.b_batch = b.across, load.b_down = b.down;
     bool wait = false;
     if constexpr (C::combines || C::first_turn)
       if (next.wait) {
@@ -143,6 +138,7 @@ __device__ void produce(const SchemeParams<C>& p, Producer<C>& load, Pace& pace,
         wait = !Readiness::all(p.left.ready, left);
         if (Program::Right::planes > 0)
           wait |= !Readiness::all(p.right.ready, p.first.workers + p.beside.workers - left);
+        pace.holds = C::first_turn || !wait;
         wait &= !Extremes::refused(p.left.record);  // the result is not wanted any more
         proxy_fence();
       }
@@ -156,7 +152,7 @@ __device__ void produce(const SchemeParams<C>& p, Producer<C>& load, Pace& pace,
             Panel(p.right, C::b_mn_major, load.tile.n * C::tile_n).wait(span);
         }
       pace.step();
-      load.k_tile(p.a[next.a], p.b[next.b], k);
+      load.k_tile(p.a[a.array], p.b[b.array], k);
     }
   }
 }
@@ -189,7 +185,7 @@ struct Machine {
   __device__ void finish() {
     outbox.send_all(box, tile);
     if constexpr (C::postpones) forget(box);
-    pending.finish(tile, p);
+    pending.template finish<true>(tile, p);
     if constexpr (Layout<C>::closes) named_sync(5 + tile.group, 160);  // its rows are complete
     if (outbox.scale.bad) *p.flag = 1;
   }
@@ -210,7 +206,7 @@ struct Machine {
     const bool stores = step.op == Step::Op::store || step.op == Step::Op::store_now;
     if (C::postpones && stores) {
       forget(box);
-      pending.finish(tile, p);
+      pending.template finish<false>(tile, p);
     }
     const float factor = step.factor * Units<C>(tile).of(step.unit);
     const bool zero = step.from == From::zero;
@@ -257,12 +253,10 @@ struct Machine {
     send_while_multiplying<Kind, 0>(zero, fetched);
     int k = Outbox<C>::parts;
 #pragma unroll 1
-    do {
-      const bool due = pending.is_due(k, tile.group, p.k_tiles);
-      tile.template k_tile<Kind>(acc, k, true,
-                                 [&] { if (due) pending.compute(tile, p, fetched); },
-                                 [&] { if (due) pending.pass_on(tile, p, fetched); });
-    } while (++k < k_tiles - ahead);
+    do tile.template k_tile<Kind>(acc, k, true, [] {}, [&] {
+      if (pending.is_due(k, tile.group, p.k_tiles)) pending.step(tile, p, fetched);
+    });
+    while (++k < k_tiles - ahead);
     if constexpr (C::postpones) forget(box);
     fetch(tile, step.slot, step.slot != no_slot, box);
 #pragma unroll 1
@@ -298,20 +292,24 @@ __device__ Place block_place(const SchemeParams<C>& p, const Tile& tile, int blo
           tile.row + group * 64, tile.n * C::tile_n};
 }
 
-// By an idle warp for each consumer, behind what it combines: see closing.cuh.
+// By an idle warp for each consumer, behind what it combines: all blocks but the last, see closing.cuh.
 template <class C, class Program>
 __device__ void close_rows(const SchemeParams<C>& p, const Pipeline<C>& pipe, Scheduler<C> schedule,
                            u32 rank, int group) {
   u32 number = 0;
   for (bool again = false;; again = true) {
+    bool follows = false;  // a block on `before`
+    Place before;
     for_each_portion(schedule, again ? 0 : p.split, [&](Tile tile, Portion portion) {
       portion.again = opaque(again);
       const Lines lines(portion, Program::head_steps, Program::steps, Program::steps_again);
 #pragma unroll 1
       for (int i = lines.begin; i < lines.end; ++i) {
         const Step step = Program::step_at(i);
-        if (step.op == Step::Op::store || step.op == Step::Op::store_now)
-          Closing<C>::take_over(pipe, p, block_place(p, tile, step.index, group), tile.n, group, number);
+        if (step.op != Step::Op::store && step.op != Step::Op::store_now) continue;
+        if (follows) Closing<C>::take_over(pipe, p, before, before.column / C::tile_n, group, number);
+        before = block_place(p, tile, step.index, group);
+        follows = true;
       }
     });
     named_arrive(5 + group, 160);
@@ -364,7 +362,10 @@ __device__ __forceinline__ void scheme_gemm(const SchemeParams<C>& params) {
       Producer<C> producer{pipe, {}, params.k_tiles, schedule.m_rank, schedule.n_rank};
       producer.loaded = Layout<C>::stage;
       producer.trace = {params, 0, true};
-      producer.a_batch = producer.b_batch = 0;
+      for (int i = 0; i < 2; ++i) {  // or the copy engine would wait for them
+        tma_prefetch(params.a[i]);
+        tma_prefetch(params.b[i]);
+      }
       Pace pace = Pace::of<C>(params, rank);
       pace.begun = late;
       for (bool again = false;; again = true) {

@@ -6,6 +6,11 @@
 #include "mainloop.cuh"
 
 // All k-tiles of two planes. `wait`: the first that are combined meanwhile.
+// Where a plane lies: in one of an operand's two arrays, its blocks in place and its written planes.
+struct BlockPlace {
+  int array, across, down;
+};
+
 struct Product {
   int a, b;
   bool wait;

@@ -33,7 +33,7 @@ def available(device: int = 0) -> str | None:
         from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue]
         from cuda.core import Program  # noqa: F401 # pyright: ignore[reportAttributeAccessIssue]
     except ImportError as error:
-        return f"{error.name or error} is not installed: `pip install tiercel[cuda]`"
+        return f"{error.name or error} is not installed: `pip install 'tiercel[cuda]'`"
     try:
         status, *_ = driver.cuInit(0)
         if int(status) != 0:

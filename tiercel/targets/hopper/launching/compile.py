@@ -70,7 +70,7 @@ def _nvrtc_version() -> tuple[int, int]:
     except ImportError:
         raise TiercelRuntimeError(
             "the Hopper kernels are compiled by NVRTC, and cuda-core is not installed. Install it "
-            "with `pip install tiercel[cuda]`, or leave target='hopper' out"
+            "with `pip install 'tiercel[cuda]'`, or leave target='hopper' out"
         ) from None
     error, major, minor = nvrtc.nvrtcVersion()
     if error != nvrtc.nvrtcResult.NVRTC_SUCCESS:

@@ -56,6 +56,25 @@ class Matrix:
         dtype = "tf32" if operand and self.dtype == "float32" else self.dtype
         return tensor_map(dtype, self.address, sizes, (row, batch), (span // item, box_rows, 1))
 
+    def tensor_map_of_blocks(
+        self, rows: int, columns: int, down: int, across: int, box_rows: int
+    ) -> TensorMap:
+        """Descriptor for boxes of ``box_rows`` rows × 128 bytes of an operand's blocks, ``down`` ×
+        ``across`` of ``rows`` × ``columns``: what is outside of a block reads as zero.
+
+        One row-major matrix; columns are whole chunks of 16 bytes. Dimensions are column, block
+        across, row, block down, so that strides grow.
+        """
+        item = ITEM_BYTES[self.dtype]
+        row = self.row_stride * item if self.rows > 1 else columns * across * item
+        return tensor_map(
+            "tf32" if self.dtype == "float32" else self.dtype,
+            self.address,
+            (columns, across, rows, down),
+            (columns * item, row, rows * row),
+            (128 // item, 1, box_rows, 1),
+        )
+
     def tensor_map_of_neighbours(self, box_rows: int) -> TensorMap:
         """Descriptor for boxes of ``box_rows`` rows × 128 bytes, multiples of 32 rows.
 

@@ -38,6 +38,7 @@ class Params:
     scales: bytes = bytes(48)  # see ``scales.py``
     trace: bytes = b""
     stream_k: bytes = b""  # see ``stream_k.py``
+    paced: bytes = b""  # see ``paced.py``
     epilogue: bytes = b""
 
     @property
@@ -46,10 +47,15 @@ class Params:
         fields = MAP_BYTES * len(self.maps) + len(self.groups) + len(self.scales)
         return (_whole(fields + _FIELDS.size) + len(self.trace)) // 8
 
+    @property
+    def paced_word(self) -> int:
+        """The same of ``paced``."""
+        return self.stream_k_word + len(self.stream_k) // 8
+
     def places(self, in_epilogue: tuple[int, ...]) -> Places:
         """Of A, B, C and D; ``in_epilogue``: offsets of addresses in ``epilogue``."""
         fields = MAP_BYTES * len(self.maps) + len(self.groups) + len(self.scales)
-        epilogue = 8 * self.stream_k_word + len(self.stream_k)
+        epilogue = 8 * self.paced_word + len(self.paced)
         words = fields + _C, *(epilogue + offset for offset in in_epilogue)
         return Places(words, self.maps)
 
@@ -63,7 +69,7 @@ class Params:
         )  # fmt: skip
         content = b"".join(self.maps) + self.groups + self.scales + fields
         content += bytes(_whole(len(content)) - len(content))
-        content += self.trace + self.stream_k + self.epilogue
+        content += self.trace + self.stream_k + self.paced + self.epilogue
         return content + bytes(-len(content) % 64)
 
 

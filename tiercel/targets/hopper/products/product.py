@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from tiercel.errors import TiercelTypeError, TiercelValueError
 from tiercel.targets.hopper.config import ITEM_BYTES, OUTPUTS, Config, Tile
 from tiercel.targets.hopper.launching.compile import cubin
-from tiercel.targets.hopper.launching.driver import Arguments, Kernel, multiprocessors
+from tiercel.targets.hopper.launching.driver import Kernel, multiprocessors
 from tiercel.targets.hopper.launching.launch import Launch, Runnable, Sequence, remember
 from tiercel.targets.hopper.launching.movable import Movable, Ready, extent_of
 from tiercel.targets.hopper.operands import tf32 as tf32_operands
 from tiercel.targets.hopper.operands.operand import ALIGNMENT, Matrix, of_tensor, oriented, output
 from tiercel.targets.hopper.products import classical, heuristic, split, stream_k
+from tiercel.targets.hopper.products.paced import keeps_pace
 from tiercel.targets.hopper.products.params import Params
 
 if TYPE_CHECKING:
@@ -256,11 +257,9 @@ def launch_of(
         )
     in_epilogue = (0,) if direct else ()
     division = stream_k.division(config, params, blocks) if alternates else None
-    if division is not None:
-        made = kernel(replace(config, stream_k=True), device)
-        return stream_k.shared_launch(made, blocks, params, division, device, in_epilogue)
-    places = params.places(in_epilogue)
-    return Launch(kernel(config, device), blocks, Arguments(params.pack()), places=places)
+    paced = keeps_pace(config, params, blocks)
+    made = kernel(replace(config, stream_k=division is not None, paced=paced), device)
+    return stream_k.shared_launch(made, blocks, params, division, paced, device, in_epilogue)
 
 
 def describe(

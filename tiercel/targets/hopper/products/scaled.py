@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from tiercel.errors import TiercelTypeError, TiercelValueError
 from tiercel.targets.hopper.config import Config, Tile
 from tiercel.targets.hopper.launching.compile import cubin
-from tiercel.targets.hopper.launching.driver import Arguments, Kernel, multiprocessors
+from tiercel.targets.hopper.launching.driver import Kernel, multiprocessors
 from tiercel.targets.hopper.launching.launch import Launch, remember
 from tiercel.targets.hopper.operands.operand import of_tensor, output
 from tiercel.targets.hopper.operands.scales import scales_of
 from tiercel.targets.hopper.products import classical, heuristic, stream_k
+from tiercel.targets.hopper.products.paced import keeps_pace
 from tiercel.targets.hopper.products.product import (
     NOTHING,
     check,
@@ -104,10 +105,9 @@ def _prepared(
         params = replace(params, epilogue=address)
     params = replace(params, scales=scales.pack(), alternates=int(alternates))
     division = stream_k.division(config, params, blocks) if alternates else None
-    if division is not None:
-        made = _kernel(replace(config, stream_k=True), device)
-        return stream_k.shared_launch(made, blocks, params, division, device, ())
-    return Launch(_kernel(config, device), blocks, Arguments(params.pack()))
+    paced = keeps_pace(config, params, blocks)
+    made = _kernel(replace(config, stream_k=division is not None, paced=paced), device)
+    return stream_k.shared_launch(made, blocks, params, division, paced, device, ())
 
 
 @lru_cache(maxsize=64)

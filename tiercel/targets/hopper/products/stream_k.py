@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from tiercel.targets.hopper.config import CONSUMERS, Config, Tile
 from tiercel.targets.hopper.launching.driver import Arguments, Kernel, capture_id, clear_words
 from tiercel.targets.hopper.launching.launch import Launch
+from tiercel.targets.hopper.products.paced import NOWHERE
 from tiercel.targets.hopper.products.params import Params
 
 if TYPE_CHECKING:
@@ -105,14 +106,16 @@ def _touched(length: int, step: int, count: int) -> int:
 
 @dataclass(frozen=True)
 class SharedLaunch(Launch):
-    """A kernel that shares its last turn by way of memory of the stream that it runs on.
+    """A kernel whose clusters meet by way of memory of the stream that it runs on.
 
-    ``blocks`` CTAs; ``arguments`` lack that memory's addresses, of sums and flags, in the words
-    from number ``word`` on.
+    ``blocks`` CTAs; ``arguments`` lack that memory's addresses: of sums and flags, in the words
+    from number ``word`` on, where the last turn is shared, and of the counter by which clusters
+    keep pace, in the word ``paced_word``. -1: not so.
     """
 
     device: int = 0
-    word: int = 0
+    word: int = -1
+    paced_word: int = -1
     _lock: threading.Lock = field(default_factory=threading.Lock, compare=False, repr=False)
 
     def run(self, stream: int) -> None:
@@ -123,49 +126,65 @@ class SharedLaunch(Launch):
         assert self.arguments is not None
         # A graph has memory of its own: it may be replayed on any stream.
         capturing = torch.cuda.is_current_stream_capturing()
-        sums = _memory(self.device, stream, self.blocks, capturing).data_ptr()
+        blocks = self.blocks if self.word >= 0 else 0
+        sums = _memory(self.device, stream, blocks, capturing).data_ptr()
+        flags = sums + 4 * SUMS * blocks
         words = self.arguments.words
         with self._lock:
-            words[self.word], words[self.word + 1] = sums, sums + 4 * SUMS * self.blocks
+            if self.word >= 0:
+                words[self.word], words[self.word + 1] = sums, flags
+            if self.paced_word >= 0:
+                words[self.paced_word] = counter = flags + 4 * FLAGS * blocks
+                clear_words(counter, 1, stream)
             self.kernel.launch(self.blocks, self.arguments, stream, self.threads)
 
 
 def shared_launch(
-    kernel: Kernel, blocks: int, params: Params, division: Shares, device: int,
+    kernel: Kernel, blocks: int, params: Params, division: Shares | None, paced: bool, device: int,
     in_epilogue: tuple[int, ...],
-) -> SharedLaunch:  # fmt: skip
-    """The launch of a kernel whose last turn is shared so; the last as in ``Params.places``."""
-    params = replace(params, stream_k=division.pack(0, 0))
+) -> Launch:  # fmt: skip
+    """The launch of a kernel whose last turn is shared so and whose clusters keep pace, or neither;
+    the last as in ``Params.places``.
+    """
+    if division is not None:
+        params = replace(params, stream_k=division.pack(0, 0))
+    if paced:
+        params = replace(params, paced=NOWHERE)
+    arguments, places = Arguments(params.pack()), params.places(in_epilogue)
+    if division is None and not paced:
+        return Launch(kernel, blocks, arguments, places=places)
     return SharedLaunch(
-        kernel, blocks, Arguments(params.pack()), places=params.places(in_epilogue), device=device,
-        word=params.stream_k_word,
+        kernel, blocks, arguments, places=places, device=device,
+        word=-1 if division is None else params.stream_k_word,
+        paced_word=params.paced_word if paced else -1,
     )  # fmt: skip
 
 
 #: By device, stream and number of CTAs: addresses that ready launches hold, so never freed.
 _eager: dict[tuple[int, int, int], torch.Tensor] = {}
-#: By device and stream: of the last graph that was captured there, with the capture's number.
-_captured: dict[tuple[int, int], tuple[int, int, torch.Tensor]] = {}
+#: The same of the last graph that was captured there, with the capture's number.
+_captured: dict[tuple[int, int, int], tuple[int, torch.Tensor]] = {}
 
 
 def _memory(device: int, stream: int, blocks: int, capturing: bool) -> torch.Tensor:
-    """Sums of ``blocks`` CTAs, and behind them the flags, cleared; kernels leave them cleared."""
+    """Sums of ``blocks`` CTAs, behind them the flags, cleared, which kernels leave cleared, and a
+    counter.
+    """
+    where = device, stream, blocks
     if not capturing:
-        kept = _eager.get((device, stream, blocks))
+        kept = _eager.get(where)
         if kept is None:
-            kept = _eager[device, stream, blocks] = _cleared(device, stream, blocks)
+            kept = _eager[where] = _cleared(*where)
         return kept
-    capture = capture_id(stream)
-    last = _captured.get((device, stream))
-    if last is None or last[:2] != (capture, blocks):
-        last = capture, blocks, _cleared(device, stream, blocks)
-        _captured[device, stream] = last
-    return last[2]
+    capture, last = capture_id(stream), _captured.get(where)
+    if last is None or last[0] != capture:
+        last = _captured[where] = capture, _cleared(*where)
+    return last[1]
 
 
 def _cleared(device: int, stream: int, blocks: int) -> torch.Tensor:
     import torch
 
-    made = torch.empty((SUMS + FLAGS) * blocks, dtype=torch.float32, device=device)
-    clear_words(made.data_ptr() + 4 * SUMS * blocks, FLAGS * blocks, stream)
+    made = torch.empty((SUMS + FLAGS) * blocks + 1, dtype=torch.float32, device=device)
+    clear_words(made.data_ptr() + 4 * SUMS * blocks, FLAGS * blocks + 1, stream)
     return made

@@ -56,14 +56,17 @@ def why_not(dtype: torch.dtype) -> str:
     """See ``Engine``: 16-bit types in hardware, float32 where the user allows 16 bits for it."""
     if dtype in (torch.float16, torch.bfloat16) and torch_is_fast_in(dtype):
         return f"torch has kernels of its own for {dtype} on this processor"
-    allowed_precision: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
-    if (
-        dtype is torch.float32
-        and allowed_precision.fp32_precision in ("bf16", "tf32")
-        and torch_is_fast_in(torch.bfloat16)
-    ):
+    if dtype is torch.float32 and _may_be_reduced() and torch_is_fast_in(torch.bfloat16):
         return "float32 products in reduced precision, as torch.backends allows,"
     return ""
+
+
+def _may_be_reduced() -> bool:
+    """Whether the user allows torch to multiply float32 in 16 bits."""
+    matmul: Any = getattr(torch.backends.mkldnn, "matmul", None)
+    if matmul is None:  # before PyTorch 2.9
+        return torch.get_float32_matmul_precision() == "medium"
+    return matmul.fp32_precision in ("bf16", "tf32")
 
 
 @cache

@@ -1,7 +1,7 @@
 """The element-wise operations of an epilogue: how many arguments, of what, and how they print.
 
 What an operation computes is said once per lowering: in NumPy (``reference.py``), in CUDA C++
-(``cuda_functions.py``) and as a derivative (``derivative.py``).
+(``prelude.cuh``) and as a derivative (``derivative.py``).
 """
 
 from __future__ import annotations

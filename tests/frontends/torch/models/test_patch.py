@@ -244,6 +244,20 @@ def test_reduced_precision_that_the_user_allows_is_left_to_torch(monkeypatch):
         settings.fp32_precision = before
 
 
+def test_before_pytorch_2_9_one_switch_allows_it_for_all_devices(monkeypatch):
+    from tiercel.frontends.torch import cpu
+
+    monkeypatch.setattr(cpu, "torch_is_fast_in", lambda dtype: True)
+    monkeypatch.setattr(torch.backends, "mkldnn", object())
+    before = torch.get_float32_matmul_precision()
+    assert cpu.why_not(torch.float32) == ""
+    torch.set_float32_matmul_precision("medium")
+    try:
+        assert "reduced precision" in cpu.why_not(torch.float32)
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 def test_deterministic_algorithms(kernel_runs):
     x, w = torch.randn(64, 48), torch.randn(32, 48)
     torch.use_deterministic_algorithms(True)

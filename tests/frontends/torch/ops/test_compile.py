@@ -92,6 +92,26 @@ def test_a_patched_model(kernel_runs):
     assert kernel_runs == [(5, 8, 4), (5, 3, 8)]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "words"), [(torch.float32, ""), (torch.bfloat16, "accuracy=classical")]
+)
+def test_a_trained_weight_of_16_bits_has_no_scheme(dtype, words, monkeypatch):
+    monkeypatch.setattr(cpu, "torch_is_fast_in", lambda dtype: False)
+    found = []
+
+    def keep(graph, example_inputs):
+        found.extend(n.args[-1] for n in graph.graph.nodes if n.target is torch.ops.tiercel.linear)
+        return graph
+
+    layer = nn.Linear(4, 8, dtype=dtype)
+    with tiercel.patch(layer):
+        compiled = torch.compile(layer, fullgraph=True, backend=keep)
+        compiled(torch.ones(2, 4, dtype=dtype)).sum().backward()
+        with torch.no_grad():
+            compiled(torch.ones(2, 4, dtype=dtype))
+    assert found == [words, ""]
+
+
 def test_inductor(kernel_runs):
     model, x = layers(), torch.randn(5, 4, requires_grad=True)
     expected = torch.autograd.grad(model(x).sum(), [x, *model.parameters()])

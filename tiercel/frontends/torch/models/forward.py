@@ -15,7 +15,12 @@ from tiercel.frontends.torch.models.frozen import FrozenWeight, why_not_packable
 from tiercel.frontends.torch.ops.option_text import encode, with_packed
 from tiercel.frontends.torch.routing import repeated
 from tiercel.frontends.torch.routing.operands import are_plain
-from tiercel.frontends.torch.routing.route import in_training, insisted
+from tiercel.frontends.torch.routing.route import (
+    in_training,
+    insisted,
+    is_trained,
+    without_schemes,
+)
 from tiercel.frontends.torch.routing.shortcut import TORCHS, look_up
 from tiercel.options import Options
 
@@ -42,12 +47,14 @@ class PlannedForward:
         "options",
         "rows_seen",
         "text",
+        "trained",
     )
 
     def __init__(self, layer: Any, options: Options, pack: bool) -> None:
         self.layer = layer
         self.options = options
         self.text = encode(options)
+        self.trained = encode(without_schemes(options))
         self.frozen = FrozenWeight(options) if pack else None
         self.rows_seen: dict[int, bool] = {}  # and whether they are few
         # Elements of the last input, of the last one of few rows, and of the last one whose product
@@ -77,7 +84,8 @@ class PlannedForward:
     def _traced(self, x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         # A graph is not to depend on what was seen, and guards little: the text, not its parts.
         if are_plain(x, w, bias) and x.dim() >= 2:
-            return torch.ops.tiercel.linear(x, w, bias, self.text)
+            text = self.trained if is_trained(w) else self.text
+            return torch.ops.tiercel.linear(x, w, bias, text)
         return linear(x, w, bias, None, self.options)
 
     def _product(self, x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:

@@ -11,6 +11,8 @@ from torch.nn.parameter import is_lazy
 from tiercel.frontends.torch.engine import Product, engine_for
 from tiercel.frontends.torch.models.forward import PlannedForward
 from tiercel.frontends.torch.models.layers import Kind
+from tiercel.frontends.torch.products import worth_following
+from tiercel.frontends.torch.routing.route import in_training
 from tiercel.options import Options
 
 #: Rows that a layer's plan is shown for before it has run.
@@ -23,6 +25,7 @@ MOST_ROWS = 4
 class Run:
     """What one number of rows runs as: algorithm, predicted gain over torch, extra bytes.
 
+    Of a layer in training mode whose weight is trained, it is what runs where autograd follows.
     ``seen`` is False for rows that are only assumed.
     """
 
@@ -162,15 +165,19 @@ def _runs(entry: Entry, w: torch.Tensor, options: Options) -> tuple[Run, ...]:
     seen = sorted(set(entry.forward.rows_seen) - {0}, reverse=True)[:MOST_ROWS]
     bias, frozen = entry.module.bias is not None, entry.forward.frozen
     packed_for = None if frozen is None or not frozen.nbytes else frozen.packed(w).algorithm
+    trained = entry.module.training and w.requires_grad and torch.is_grad_enabled()
+    how = in_training(w, options) if trained else options
+    products = ((rows, Product.of_rows(rows, w, bias)) for rows in seen or [TYPICAL_ROWS])
     return tuple(
-        _run(rows, Product.of_rows(rows, w, bias), w.device.type, options, packed_for, bool(seen))
-        for rows in seen or [TYPICAL_ROWS]
+        _run(rows, product, w.device.type, how, packed_for, bool(seen), trained)
+        for rows, product in products
     )
 
 
 def _run(
-    rows: int, product: Product, device: str, options: Options, packed_for: str | None, seen: bool
-) -> Run:
+    rows: int, product: Product, device: str, options: Options, packed_for: str | None, seen: bool,
+    trained: bool,
+) -> Run:  # fmt: skip
     engine = engine_for(device)
     assert engine is not None, "patched"
     work = product.M * product.K * product.N
@@ -178,7 +185,7 @@ def _run(
         return Run(rows, "torch", 1.0, 0, seen)
     plan = engine.predict(product, options, packed_for)
     chosen = plan.chosen
-    if chosen.algorithm == "vendor":
+    if chosen.algorithm == "vendor" or (trained and not worth_following(engine, plan)):
         return Run(rows, "torch", 1.0, 0, seen)
     torchs = next(c for c in plan.candidates if c.algorithm == "vendor")
     return Run(rows, chosen.algorithm, torchs.seconds / chosen.seconds, chosen.workspace, seen)

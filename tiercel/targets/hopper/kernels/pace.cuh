@@ -6,7 +6,7 @@
 
 // A producer of each cluster counts the periods of k-tiles that it has begun, and goes on when all have.
 struct Pace {
-  static constexpr int period = 16, lead = 4;  // k-tiles; so many one may be ahead
+  static constexpr int period = 32, lead = 8;  // k-tiles; so many one may be ahead
   static constexpr int patience = 400;         // looks: whoever is very late is not waited for
 
   int* counter;

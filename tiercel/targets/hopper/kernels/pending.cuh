@@ -90,35 +90,6 @@ struct Pending {
   // Beside a k-tile.
   template <class P>
   __device__ void step(const Consumer<C>& consumer, const P& p, Fetched& found) {
-    advance(consumer, p, found);
-    if constexpr (Epilogue::closes)
-      if (next == steps) Closing<C>::hand_over(consumer, left);
-  }
-
-  // What is left, while nothing is multiplied. Behind the `last` block of all a consumer completes the
-  // rows itself: its four warps are sooner done than one.
-  template <bool last, class P>
-  __device__ void finish(const Consumer<C>& consumer, const P& p) {
-    if (next < steps) {
-      Fetched found = fetch(consumer, p);
-#pragma unroll 1
-      do advance(consumer, p, found);
-      while (next < steps);
-      if constexpr (Epilogue::closes && last) {
-        Place at = place(consumer, p);
-        at.row -= consumer.thread % 32 / 4;
-        Epilogue::template close<16, Closing<C>::together>(p, at, tile_n, 1);
-      } else if constexpr (Epilogue::closes) {
-        Closing<C>::hand_over(consumer, left);
-      }
-    }
-    // Together again: ptxas serialises the tensor core instructions otherwise (13.0, its note C7520).
-    named_sync(1 + consumer.group, 128);
-  }
-
- private:
-  template <class P>
-  __device__ void advance(const Consumer<C>& consumer, const P& p, Fetched& found) {
     const int first = next * Store<C>::span;
     float x[pieces][4];
     if (opaque(exact)) {
@@ -149,10 +120,28 @@ struct Pending {
       one_by_one<0>(consumer, p, x, more);
     }
     // Behind the stores, whose fences would wait for it.
-    if (++next < steps) fetch_step(consumer, p, found);
-    else epilogue.finish(p, place(consumer, p), tile_n);
+    if (++next < steps) {
+      fetch_step(consumer, p, found);
+    } else {
+      epilogue.finish(p, place(consumer, p), tile_n);
+      if constexpr (Epilogue::closes) Closing<C>::hand_over(consumer, left);
+    }
   }
 
+  // What is left, while nothing is multiplied.
+  template <class P>
+  __device__ void finish(const Consumer<C>& consumer, const P& p) {
+    if (next < steps) {
+      Fetched found = fetch(consumer, p);
+#pragma unroll 1
+      do step(consumer, p, found);
+      while (next < steps);
+    }
+    // Together again: ptxas serialises the tensor core instructions otherwise (13.0, its note C7520).
+    named_sync(1 + consumer.group, 128);
+  }
+
+ private:
   template <class P>
   __device__ Place place(const Consumer<C>& consumer, const P& p) const {
     return {0, block / C::grid_columns * p.block_rows, block % C::grid_columns * p.block_columns,
@@ -230,6 +219,6 @@ struct Pending<C, false> {
   __device__ Fetched fetch(const Consumer<C>&, const P&) const { return {}; }
   template <class P>
   __device__ void step(const Consumer<C>&, const P&, Fetched&) {}
-  template <bool last, class P>
+  template <class P>
   __device__ void finish(const Consumer<C>&, const P&) {}
 };

@@ -185,7 +185,7 @@ struct Machine {
   __device__ void finish() {
     outbox.send_all(box, tile);
     if constexpr (C::postpones) forget(box);
-    pending.template finish<true>(tile, p);
+    pending.finish(tile, p);
     if constexpr (Layout<C>::closes) named_sync(5 + tile.group, 160);  // its rows are complete
     if (outbox.scale.bad) *p.flag = 1;
   }
@@ -206,7 +206,7 @@ struct Machine {
     const bool stores = step.op == Step::Op::store || step.op == Step::Op::store_now;
     if (C::postpones && stores) {
       forget(box);
-      pending.template finish<false>(tile, p);
+      pending.finish(tile, p);
     }
     const float factor = step.factor * Units<C>(tile).of(step.unit);
     const bool zero = step.from == From::zero;
@@ -292,24 +292,20 @@ __device__ Place block_place(const SchemeParams<C>& p, const Tile& tile, int blo
           tile.row + group * 64, tile.n * C::tile_n};
 }
 
-// By an idle warp for each consumer, behind what it combines: all blocks but the last, see closing.cuh.
+// By an idle warp for each consumer, behind what it combines: see closing.cuh.
 template <class C, class Program>
 __device__ void close_rows(const SchemeParams<C>& p, const Pipeline<C>& pipe, Scheduler<C> schedule,
                            u32 rank, int group) {
   u32 number = 0;
   for (bool again = false;; again = true) {
-    bool follows = false;  // a block on `before`
-    Place before;
     for_each_portion(schedule, again ? 0 : p.split, [&](Tile tile, Portion portion) {
       portion.again = opaque(again);
       const Lines lines(portion, Program::head_steps, Program::steps, Program::steps_again);
 #pragma unroll 1
       for (int i = lines.begin; i < lines.end; ++i) {
         const Step step = Program::step_at(i);
-        if (step.op != Step::Op::store && step.op != Step::Op::store_now) continue;
-        if (follows) Closing<C>::take_over(pipe, p, before, before.column / C::tile_n, group, number);
-        before = block_place(p, tile, step.index, group);
-        follows = true;
+        if (step.op == Step::Op::store || step.op == Step::Op::store_now)
+          Closing<C>::take_over(pipe, p, block_place(p, tile, step.index, group), tile.n, group, number);
       }
     });
     named_arrive(5 + group, 160);

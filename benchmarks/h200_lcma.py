@@ -175,7 +175,8 @@ def other_type(n: int, dtype: torch.dtype, names: list[str]) -> dict[str, Any]:
 @click.command()
 @click.option("--out", type=click.Path(path_type=Path), required=True)
 @click.option("--limit", default=70.0, help="seconds after which no further case is started")
-def main(out: Path, limit: float) -> None:
+@click.option("--after", default=0, help="cases that another run has measured")
+def main(out: Path, limit: float, after: int) -> None:
     """Measure, print and write."""
     begin = time.perf_counter()
     result: dict[str, Any] = {**provenance(), "shapes": [], "other types": []}
@@ -184,7 +185,7 @@ def main(out: Path, limit: float) -> None:
         *(("shapes", partial(measured, *case)) for case in CASES),
         *(("other types", partial(other_type, *case)) for case in OTHER_TYPES),
     ]
-    for name, measure in work:
+    for name, measure in work[after:]:
         if time.perf_counter() - begin > limit:
             break
         result[name].append(measure())

@@ -1,10 +1,12 @@
 """Option values: what is taken, and what each refusal says."""
 
+from dataclasses import fields, replace
+
 import numpy as np
 import pytest
 
 from tiercel.errors import TiercelTypeError, TiercelValueError
-from tiercel.options import DEFAULT, checked_options
+from tiercel.options import DEFAULT, Options, checked_options
 
 
 def test_nothing_asked_is_the_default():
@@ -69,3 +71,10 @@ def test_a_number_of_one_and_true_are_told_apart():
     assert checked_options(threads=1).threads == 1
     with pytest.raises(TiercelTypeError):
         checked_options(threads=True)
+
+
+def test_options_with_another_epilogue_or_accuracy_keep_the_rest():
+    given = Options("relu", 3.0, 4, "strassen", 5, True, True, "hopper")
+    assert all(getattr(given, f.name) != f.default for f in fields(Options))
+    assert given.with_epilogue(None) == replace(given, epilogue=None)
+    assert given.with_accuracy("fast") == replace(given, accuracy="fast")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any
@@ -55,6 +55,21 @@ class Options:
         """Whether the epilogue is a traced one, with its operands."""
         return self.epilogue is not None and not isinstance(self.epilogue, str)
 
+    def with_epilogue(self, epilogue: Any) -> Options:
+        """These options with another epilogue, None for none."""
+        # Not by `dataclasses.replace`, which torch.compile cannot follow before PyTorch 2.7.
+        return Options(
+            epilogue, self.accuracy, self.workspace, self.scheme, self.threads,
+            self.batch_invariant, self.verify, self.target,
+        )  # fmt: skip
+
+    def with_accuracy(self, accuracy: str | float) -> Options:
+        """These options with another accuracy."""
+        return Options(
+            self.epilogue, accuracy, self.workspace, self.scheme, self.threads,
+            self.batch_invariant, self.verify, self.target,
+        )  # fmt: skip
+
 
 DEFAULT = Options()
 
@@ -87,7 +102,7 @@ def checked_options(
         plain = checked_options(
             None, accuracy, workspace, scheme, threads, batch_invariant, verify, target
         )
-        return replace(plain, epilogue=given)
+        return plain.with_epilogue(given)
     values = epilogue, accuracy, workspace, scheme, threads, batch_invariant, verify, target
     try:
         return _checked(*values)

@@ -230,12 +230,12 @@ def test_the_guard_knows_both_operands_scales(dtype: torch.dtype, transposed: bo
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_two_levels(dynamic: bool):
-    a, b = torch.randn(2048, 4096, device="cuda").bfloat16(), integers(4096, 2048, torch.bfloat16)
+    a, b = (torch.randn(*s, device="cuda").bfloat16() for s in ((2048, 4096), (4096, 2048)))
     out, refused = product(a, b, program=program("winograd2"), dynamic=dynamic)
     assert not refused
     reference = a.double() @ b.double()
     error, vendors = ((x.double() - reference).norm() for x in (out, a @ b))
-    assert error <= 1.35 * vendors  # what is saved is rounded as well
+    assert error <= 1.6 * vendors  # as by the interpreter of accumulator programs; 1.28 at 16384³
 
 
 def test_a_weight_that_changed_is_refused():
@@ -276,7 +276,9 @@ def test_gains_follow_the_data(transposed: bool, combining):
     stream = torch.cuda.current_stream().cuda_stream
     # Scale of A, whether it is refused, and about the gain that is left.
     steps = [(1, 0, 1), (1e-6, 2, 2**20), (1e-6, 0, 2**20), (4e-8, 0, 2**25), (1, 1, 2**11)]
-    for scale, refused, gain in (*steps, (1, 0, 1)):
+    # Where they measure as well, idle warps refuse sums of magnitudes from 2**15 on.
+    again = [] if transposed else [(1, 1, 2**-3)]
+    for scale, refused, gain in (*steps, *again, (1, 0, 1)):
         left, right = (scale * a).bfloat16(), (b / scale).bfloat16() if scale == 1 else b.bfloat16()
         work = prepare(
             left, right, out, program=WINOGRAD, combining=combining, judge=judge, gains=gains

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -49,7 +48,7 @@ def traced_product(
         )
     wide = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
     operands = (x.astype(wide), y.astype(wide)) if wide != dtype else (x, b)
-    product = matmul(*operands, None, bias, replace(options, epilogue=None))
+    product = matmul(*operands, None, bias, options.with_epilogue(None))
     if product.ndim < 2:
         raise TiercelValueError(
             f"{given} needs a product of matrices, not of shapes {x.shape} and {y.shape}; give "

@@ -6,7 +6,6 @@ What a kind of call stepped down to is where its next verified call begins.
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,6 +84,6 @@ def bare_then_mapped(
     wide = np.dtype(np.float32) if a.dtype.itemsize == 2 else a.dtype
     operands = (x.astype(wide, copy=False) for x in (a, b))
     vector = None if bias is None else bias.astype(wide, copy=False)
-    product = matmul(*operands, None, vector, replace(options, epilogue=None))
+    product = matmul(*operands, None, vector, options.with_epilogue(None))
     apply_epilogue(product, options.epilogue, None)
     return product.astype(a.dtype, copy=False)

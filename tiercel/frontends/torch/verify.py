@@ -80,7 +80,7 @@ def _bare(request: Request) -> Request:
     narrow = request.a.is_cpu and request.a.dtype.itemsize == 2
     if request.options.epilogue is None and not narrow:
         return request
-    options = replace(request.options, epilogue=None)
+    options = request.options.with_epilogue(None)
     if not narrow:
         return replace(request, options=options)
     bias = None if request.bias is None else request.bias.float()

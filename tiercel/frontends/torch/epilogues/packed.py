@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -37,7 +36,7 @@ def by_scheme(
         return None
     if a.shape[1] != source.shape[0]:
         return None
-    plain = replace(options, epilogue=None)
+    plain = options.with_epilogue(None)
     plan = engine.plan(Request(a, source, None, plain, form))
     if not isinstance(plan, GpuPlan) or plan.chosen.variant.kind != "fused" or plan.chosen.fringe:
         return None

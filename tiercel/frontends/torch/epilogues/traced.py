@@ -50,11 +50,11 @@ def with_traced_epilogue(
     if torch.compiler.is_compiling():
         from tiercel.frontends.torch.ops import epilogue
 
-        results = epilogue.in_graph(given, a, b, bias, replace(options, epilogue=None))
+        results = epilogue.in_graph(given, a, b, bias, options.with_epilogue(None))
         return received(given, results, out)
     results = by_kernel(given, a, b, bias, options)
     if results is None:
-        results = evaluated(given, product(replace(options, epilogue=None)))
+        results = evaluated(given, product(options.with_epilogue(None)))
     return received(given, results, out)
 
 
@@ -106,7 +106,7 @@ def by_kernel(
     a, b = converted(a), converted(b)
     from tiercel.frontends.torch.cuda.machine import capturing
 
-    usual = replace(options, epilogue=None) == DEFAULT
+    usual = options.with_epilogue(None) == DEFAULT
     if packed is not None and is_for_kernel(a, b, replace(options, scheme=None)):
         from tiercel.frontends.torch.epilogues.packed import by_scheme
 

@@ -108,7 +108,7 @@ def of_derivatives(text: str, classical: bool = False) -> str:
     ``classical``: by no scheme.
     """
     options = replace(decode(text), epilogue=None, scheme=None)
-    return encode(replace(options, accuracy="classical") if classical else options)
+    return encode(options.with_accuracy("classical") if classical else options)
 
 
 def with_packed(text: str, algorithm: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -62,4 +61,4 @@ def without_schemes(options: Options) -> Options:
     torch's speed without schemes, 1.025 with them.
     """
     asked = options.accuracy != "standard" or insisted(options)
-    return options if asked else replace(options, accuracy="classical")
+    return options if asked else options.with_accuracy("classical")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from tiercel.options import Options
 def matmul(a: Any, b: Any, out: Any, bias: Any, options: Options) -> Any:
     """``epilogue(a @ b + bias)`` of arrays, as an array of a's library; ``out`` is one, too."""
     if isinstance(options.epilogue, Given):
-        options = replace(options, epilogue=_given(options.epilogue))
+        options = options.with_epilogue(_given(options.epilogue))
     with torch.no_grad():
         made = tensors_matmul(as_tensor(a), as_tensor(b), _maybe(out), _maybe(bias), options)
     return _returned(made, a, out)

@@ -13,7 +13,7 @@ from tiercel.targets.hopper.config import Config
 from tiercel.targets.hopper.products.params import Params
 
 #: K-tiles of a CTA, over all its tiles, from which on clusters keep pace. 8192 × 8192 × 28672, of
-#: 7,168, gains 1.7 %; 8192 × 57344 × 8192, of 3,584, nothing; 8192³ in TF32, of 4,096, loses 1 to 3.
+#: 7,168, gains 1.7 %; 8192 × 57344 × 8192, 3,584, nothing; 8192³ in TF32, 4,096, loses 1 to 3.
 LEAST_K_TILES = 7000
 
 #: The bytes of ``PaceCounter`` before its address is known.

@@ -25,7 +25,7 @@ FRESH = 3
 
 @dataclass(frozen=True)
 class Layout:
-    """How the arrays of a ``fused_product.Workspace`` lie behind one another.
+    """How the arrays of a ``product.Workspace`` lie behind one another.
 
     ``counts``: their elements, of float16; of int32 in the last one, the flags.
     """

@@ -14,6 +14,8 @@ _NEED_TORCH = [
     "tests/commands/test_tune_model.py",
     "tests/frontends/torch",
     "tests/gpu",
+    "tests/targets/hopper/launching/test_again.py",
+    "tests/targets/hopper/launching/test_driver.py",
     "tiercel/bench/gpu_candidates.py",
     "tiercel/bench/model_layers.py",
     "tiercel/frontends/torch",

@@ -15,7 +15,8 @@ from tiercel.planner.gpu.plan import GpuPlan
 
 #: Picoseconds for an element of the product that a scheme's time grows by: with any epilogue, and
 #: for each reduction of rows. From 24 products of Llama-3 8B and 70B with 2048 and 8192 rows on an
-#: H200: the choice is the faster kernel in all but one, where they are 0.2 % apart.
+#: H200: the choice is the faster kernel in all but one, where they are 0.2 % apart; in another run
+#: in all but two, 0.7 and 1.0 % apart.
 ANY = 0.3
 REDUCED = {"sum": 1.1, "logsumexp": 0.15}
 

@@ -162,11 +162,19 @@ def other_type(n: int, dtype: torch.dtype, names: list[str]) -> dict[str, Any]:
     players = {"vendor": operands.player(operands.vendor), "plain": operands.player(operands.ours)}
     for name in names:
         program = accumulate(schemes.get(name))
-        work = [prepare(a, pack(b, program), out) for a, b, out in operands.sets]
-        for each in work:
-            each.run(torch.cuda.current_stream().cuda_stream)
-        players[f"{name}: kernel"] = fused_player(operands, work, product_only)
-        players[f"{name}: packed"] = fused_player(operands, work, FusedLaunch.run)
+        packs = [pack(b, program) for _, b, _ in operands.sets]
+        # Only a kernel that does not combine itself can be repeated without clearing all flags.
+        for use, how, run in (
+            ("kernel", BEFORE, product_only),
+            ("packed", None, FusedLaunch.run),
+        ):
+            work = [
+                prepare(a, x, out, combining=how)
+                for (a, _, out), x in zip(operands.sets, packs, strict=True)
+            ]
+            for each in work:
+                each.run(torch.cuda.current_stream().cuda_stream)
+            players[f"{name}: {use}"] = fused_player(operands, work, run)
     errors = {name: error(operands, play) for name, play in players.items()}
     entry = compared((n, n, n), operands.flop, players, SECONDS)
     return {"dtype": str(dtype).removeprefix("torch."), "errors": errors, **entry}

@@ -22,16 +22,14 @@ from tiercel.targets.cpu.numpys_object import (
     TYPE,
     WRITEABLE,
 )
+from tiercel.targets.cpu.result import into_result
 from tiercel.targets.cpu.words import (
     CLEAR_EXCEPT,
-    DECREF,
     EMPTY,
-    INCREF,
     ITEM,
     LDA,
     LDB,
     NDARRAY,
-    NONE,
     RESTORE_THREAD,
     RESULT,
     ROUTINE,
@@ -51,42 +49,17 @@ _M, _K, _A_STRIDES, _N, _B_STRIDES, _DTYPE = 0, 1, (2, 3), 5, (6, 7), 8
 
 
 def emit(module: ir.Module, makes: Function, fits: Function) -> Function:
-    """Emit ``direct(head, entry, a, b, out, answer) -> int64``.
-
-    Non-zero: ``answer`` is the result, a new reference, or null after an exception. Zero: nothing
-    was done that ``np.matmul`` may not do again.
-    """
+    """Emit ``direct(head, entry, a, b, out, answer) -> int64``; see ``result.py``."""
     names = ("head", "entry", "a", "b", "out", "answer")
     f = Function(module, "direct", dict.fromkeys(names, PTR), I64)
-    head, entry, a, b, out, answer = f.args()
+    head, entry, a, b, _, _ = f.args()
     at_a, at_b = (f.load(x + AT, I64, 8) for x in (a, b))
     aligned = f.load(a + FLAGS, I32, 4) & f.load(b + FLAGS, I32, 4) & ALIGNED
-    done = f.stack(I64, 1)
-    f.store(f.i64(0), done, WORD)
-    with f.when(aligned.ne(0) & at_a.ne(at_b)):
-        makes_it = f.cast(out, I64, "ptrtoint").eq(f.load(head + NONE * WORD, I64, WORD))
-        c = f.stack(PTR, 1)
-        f.store(out, c, WORD)
-        with f.either(makes_it) as (new, given):
-            with new:
-                f.store(f.call(makes, head, entry), c, WORD)
-                f.store(f.pointer(f.i64(0)), answer, WORD)
-                f.store(f.i64(1), done, WORD)
-            with given:
-                f.store(f.call(fits, head, entry, out, at_a, at_b), done, WORD)
-        c = f.load(c, PTR, WORD)
-        with f.when(f.load(done, I64, WORD).ne(0) & f.cast(c, I64, "ptrtoint").ne(0)):
-            raised = _multiply(f, head, entry, at_a, at_b, f.load(c + AT, I64, 8))
-            with f.either(raised.eq(0)) as (well, ill):
-                with well:
-                    f.store(c, answer, WORD)
-                    with f.when(makes_it.eq(0)):
-                        f.call_pointer(f.load(head + INCREF * WORD, I64, WORD), VOID, c)
-                with ill:
-                    f.store(f.i64(0), done, WORD)
-                    with f.when(makes_it):
-                        f.call_pointer(f.load(head + DECREF * WORD, I64, WORD), VOID, c)
-    f.ret(f.load(done, I64, WORD))
+
+    def multiply(c: Val) -> Val:
+        return _multiply(f, head, entry, at_a, at_b, f.load(c + AT, I64, 8)).eq(0)
+
+    into_result(f, makes, fits, aligned.ne(0) & at_a.ne(at_b), multiply)
     return f
 
 

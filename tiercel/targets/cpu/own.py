@@ -10,23 +10,20 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from tiercel.targets.cpu.address import AT
 from tiercel.targets.cpu.emit import I32, I64, PTR, VOID, Function, Val
 from tiercel.targets.cpu.params import DONE, OWN_CALLS
+from tiercel.targets.cpu.result import into_result
 from tiercel.targets.cpu.words import (
     AGAIN,
     ALONE,
     BLAS_THREADS,
     CLOCK,
-    DECREF,
     DICT_GET,
     ENVIRONMENT,
     FRAME,
     IN_USE,
-    INCREF,
     LIMITED,
     NANOSECONDS,
-    NONE,
     NOTES,
     RESTORE_THREAD,
     SAVE_THREAD,
@@ -42,38 +39,13 @@ _SECOND = 1_000_000_000
 
 
 def emit(module: ir.Module, makes: Function, fits: Function) -> Function:
-    """Emit ``own(head, entry, a, b, out, answer) -> int64``, like ``direct``; see ``direct.py``."""
+    """Emit ``own(head, entry, a, b, out, answer) -> int64``, see ``result.py``."""
     names = ("head", "entry", "a", "b", "out", "answer")
     f = Function(module, "own", dict.fromkeys(names, PTR), I64)
-    head, entry, a, b, out, answer = f.args()
+    head, entry, a, b, _, _ = f.args()
     alone = f.load(entry + ALONE * WORD, PTR, WORD)
-    done = f.stack(I64, 1)
-    f.store(f.i64(0), done, WORD)
-    with f.when(f.load(head + IN_USE * WORD, I64, WORD).eq(0) & _one_thread(f, head, alone)):
-        makes_it = f.cast(out, I64, "ptrtoint").eq(f.load(head + NONE * WORD, I64, WORD))
-        slot = f.stack(PTR, 1)
-        f.store(out, slot, WORD)
-        with f.either(makes_it) as (new, given):
-            with new:
-                f.store(f.call(makes, head, entry), slot, WORD)
-                f.store(f.pointer(f.i64(0)), answer, WORD)
-                f.store(f.i64(1), done, WORD)
-            with given:
-                at_a, at_b = (f.load(x + AT, I64, 8) for x in (a, b))
-                f.store(f.call(fits, head, entry, out, at_a, at_b), done, WORD)
-        c = f.load(slot, PTR, WORD)
-        with f.when(f.load(done, I64, WORD).ne(0) & f.cast(c, I64, "ptrtoint").ne(0)):
-            state = _multiply(f, head, alone, a, b, c)
-            with f.either(state.eq(DONE)) as (well, ill):
-                with well:
-                    f.store(c, answer, WORD)
-                    with f.when(makes_it.eq(0)):
-                        f.call_pointer(f.load(head + INCREF * WORD, I64, WORD), VOID, c)
-                with ill:
-                    f.store(f.i64(0), done, WORD)
-                    with f.when(makes_it):
-                        f.call_pointer(f.load(head + DECREF * WORD, I64, WORD), VOID, c)
-    f.ret(f.load(done, I64, WORD))
+    may = f.load(head + IN_USE * WORD, I64, WORD).eq(0) & _one_thread(f, head, alone)
+    into_result(f, makes, fits, may, lambda c: _multiply(f, head, alone, a, b, c).eq(DONE))
     return f
 
 

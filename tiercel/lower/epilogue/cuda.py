@@ -66,10 +66,10 @@ fragments of WGMMA lie in registers)::
 The host fills ``Params`` with ``cuda_params.pack_params``. A tile operand that a kernel brings to
 shared memory itself is left out of ``load_tile`` and ``prefetch_tile``: it fills that member of
 ``Tile`` from there. ``load_fours`` is for operands that repeat along the columns, one value for
-each pair (`cuda_memory.can_be_fours`): lane l of a warp holds pairs that begin at columns 2 (l % 4)
+each pair (`cuda_wide.can_be_fours`): lane l of a warp holds pairs that begin at columns 2 (l % 4)
 and multiples of 8 further on, so that four lanes need 16 values of each 32 columns, which they load
 16 bytes each. A kernel whose lanes hold eight adjacent columns instead names the operands that have
-16 bytes for these (`cuda_memory.can_be_eights`): ``load_row_eights`` and ``load_tile_eights`` fill
+16 bytes for these (`cuda_wide.can_be_eights`): ``load_row_eights`` and ``load_tile_eights`` fill
 them in.
 
 Rules. ``col`` is even, ``row < M`` and ``col < N``: a kernel does not call for padding, which would
@@ -96,30 +96,34 @@ from functools import lru_cache
 from importlib.resources import files
 
 from tiercel.errors import TiercelValueError
-from tiercel.lower.epilogue.cuda_body import body
+from tiercel.lower.epilogue.cuda_body import body, lanes
 from tiercel.lower.epilogue.cuda_memory import (
     HOLDERS,
-    fold,
-    from_lane,
     load,
-    load_fours,
-    load_partials,
-    load_row_eights,
-    load_tile_eights,
     members,
-    merge,
-    nothing,
     params,
-    partial_members,
-    partials,
     prefetch,
-    row_values,
-    settle_fours,
-    store_partials,
-    store_results,
     store_tile,
 )
 from tiercel.lower.epilogue.cuda_names import identifier, storage
+from tiercel.lower.epilogue.cuda_partials import (
+    fold,
+    from_lane,
+    load_partials,
+    merge,
+    nothing,
+    partial_members,
+    partials,
+    row_values,
+    store_partials,
+    store_results,
+)
+from tiercel.lower.epilogue.cuda_wide import (
+    load_fours,
+    load_row_eights,
+    load_tile_eights,
+    settle_fours,
+)
 from tiercel.lower.epilogue.instance import Instance
 from tiercel.lower.epilogue.text import describe
 
@@ -195,7 +199,7 @@ def _members(instance: Instance) -> list[str]:
     lines += ["", *_struct("Params", params(instance), "kernel argument"), ""]
     for holder, (struct, _, comment) in HOLDERS.items():
         lines += _struct(struct, members(instance, holder), comment)
-    outputs = [f"float {identifier(x.name)}[{_lanes(x.width)}];" for x in instance.outputs]
+    outputs = [f"float {identifier(x.name)}[{lanes(x.width)}];" for x in instance.outputs]
     lines += _struct("Outputs", outputs, "before they are rounded")
     lines += _struct("RowValues", row_values(instance), "of one call, to be folded")
     for over, (struct, *_) in _PARTIALS.items():
@@ -208,10 +212,6 @@ def _members(instance: Instance) -> list[str]:
             "}",
         ]
     return lines
-
-
-def _lanes(width: int) -> int:
-    return 2 ** (1 + width)
 
 
 def _loads(instance: Instance, brought: str, many: tuple[str, ...]) -> list[str]:

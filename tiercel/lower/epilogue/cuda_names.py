@@ -1,4 +1,4 @@
-"""Names of the generated CUDA C++: identifiers and storage types."""
+"""Names of the generated CUDA C++: identifiers, storage types, positions of columns."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ _STORAGE = {
     "float64": "double", "float32": "float", "float16": "f16", "bfloat16": "bf16",
     "float8_e4m3": "e4m3", "float8_e5m2": "e5m2", "int64": "long long", "int32": "int",
 }  # fmt: skip
+
+#: log2 of columns for each column of the product -> where those of column ``col`` begin.
+POSITION = {-1: "col / 2", 0: "col", 1: "2 * col"}
 
 #: Words that Python allows as names of parameters and C++ does not, or that CUDA predefines.
 _WORDS = """alignas alignof asm auto bool case catch char const constexpr const_cast decltype

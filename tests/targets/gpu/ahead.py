@@ -21,7 +21,8 @@ from tiercel.lower.program import lower
 from tiercel.schemes import get
 from tiercel.targets.gpu.classical import classical
 from tiercel.targets.gpu.combine import combination, combine_kernel
-from tiercel.targets.gpu.freivalds import COLS, PARTS, ROWS, TALL, WIDE, compare, times_random
+from tiercel.targets.gpu.freivalds import COLS, PARTS, ROWS, TALL, WIDE
+from tiercel.targets.gpu.freivalds_kernels import compare, times_random
 from tiercel.targets.gpu.guard import SEGMENT, SHORTEST, segment_means
 from tiercel.targets.gpu.planes import tile
 from tiercel.targets.gpu.update import update, update_kernel

@@ -16,9 +16,11 @@ from tiercel.lower.recipe import Guard
 from tiercel.schemes import Scheme, tensor
 from tiercel.targets.gpu import check, guard, ready, steps
 from tiercel.targets.gpu.heard import Report
+from tiercel.targets.gpu.layout import Layout
 from tiercel.targets.gpu.multiply import vendor
 from tiercel.targets.gpu.operand import NAMES
 from tiercel.targets.gpu.packed import Packed, version
+from tiercel.targets.gpu.packing import packed_planes
 from tiercel.targets.gpu.recipe import (
     MOST_BLOCKS,
     MOST_PRODUCTS,
@@ -26,6 +28,7 @@ from tiercel.targets.gpu.recipe import (
     recipe_for,
     workspace_bytes,
 )
+from tiercel.targets.gpu.sides import sides
 
 
 def product(
@@ -158,8 +161,7 @@ def pack(b: Tensor, scheme: Scheme | Sequence[Scheme], levels: int = 1) -> Packe
 
 def _pack(b: Tensor, recipe: Recipe, M: int) -> Packed:
     K, N = b.shape
-    side = steps.sides(M, N, K, NAMES[b.dtype], recipe)[1]
-    planes, extremes = steps.packed_planes(b, side)
+    planes, extremes = packed_planes(b, sides(M, N, K, NAMES[b.dtype], recipe)[1])
     return Packed(b, recipe, planes, extremes, version(b))
 
 
@@ -265,7 +267,7 @@ def _call(
     recipe: Recipe,
     packed: Packed | None,
 ) -> steps.Call:
-    layout = steps.Layout.of
+    layout = Layout.of
     return steps.Call(
         layout(a), layout(b), layout(out), None if c is None else layout(c), alpha, beta, limits,
         recipe, packed is not None, _multiprocessors(a.get_device()),

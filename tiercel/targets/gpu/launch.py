@@ -8,7 +8,7 @@ call has a part of its own. Repeating it adds the tensors' addresses to those of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -68,6 +68,10 @@ class Memory:
             start = tensor.storage_offset() + offset // x.element_size()
             found = self._views[id(x)] = x, tensor.as_strided(x.shape, x.stride(), start)
         return found[1]
+
+
+#: What a call does with its tensors, on a stream.
+Work = Callable[[Memory, int], None]
 
 
 class Launch:

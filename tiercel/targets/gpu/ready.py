@@ -10,8 +10,9 @@ from typing import Any
 
 from torch import Tensor
 
+from tiercel.targets.gpu.layout import Layout
 from tiercel.targets.gpu.packed import Packed
-from tiercel.targets.gpu.steps import Layout, Prepared
+from tiercel.targets.gpu.steps import Prepared
 
 MOST_KEYS = 1024
 

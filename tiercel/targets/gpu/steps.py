@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -10,16 +10,19 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tiercel.lower.program import Product, Term
+from tiercel.lower.blocking import round_up
+from tiercel.lower.program import Term
 from tiercel.lower.recipe import Guard
 from tiercel.targets.gpu import planes
 from tiercel.targets.gpu.heard import Judge, Report
-from tiercel.targets.gpu.launch import ALIGNMENT, Memory, current_stream, stand_in
+from tiercel.targets.gpu.launch import Memory, Work, current_stream, stand_in
+from tiercel.targets.gpu.layout import Layout, as_stored
 from tiercel.targets.gpu.multiply import Multiply
 from tiercel.targets.gpu.operand import NAMES, PLANE, RESULT, Operand, operand
 from tiercel.targets.gpu.packed import Packed
-from tiercel.targets.gpu.recipe import GAP, Recipe, plane_sizes, read_in_place
+from tiercel.targets.gpu.recipe import Recipe
 from tiercel.targets.gpu.scale import growth_bits
+from tiercel.targets.gpu.sides import Side, apart, combined, found, sides, stack
 
 #: Slots of a call's tensors. ``EXTREMES`` and ``PLANES``: of a packed operand.
 A, B, OUT, C, WORKSPACE, RECORDS, EXTREMES, PLANES = range(8)
@@ -29,30 +32,6 @@ LINE = 256
 
 #: Elements of a guard's record, with one to keep the second of two at an even address.
 RECORD = 4
-
-Work = Callable[[Memory, int], None]
-Planes = Tensor | tuple[Tensor, ...]
-
-
-class Layout(NamedTuple):
-    """What prepared work depends on of a 2-D tensor; ``phase``: its address, modulo 16."""
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: torch.dtype
-    device: int
-    conjugated: bool
-    phase: int
-
-    @classmethod
-    def of(cls, x: Tensor) -> Layout:
-        phase = x.data_ptr() % ALIGNMENT
-        return cls(x.shape, x.stride(), x.dtype, x.get_device(), x.is_conj(), phase)
-
-    def stand_in(self, slot: int) -> Tensor:
-        """A tensor like it, without memory."""
-        made = stand_in(slot, self.shape, self.strides, self.dtype)
-        return made.conj() if self.conjugated else made
 
 
 class Call(NamedTuple):
@@ -71,118 +50,6 @@ class Call(NamedTuple):
     recipe: Recipe
     packed: bool
     multiprocessors: int
-
-
-@dataclass(frozen=True)
-class Side:
-    """How operand ``"a"`` or ``"b"`` becomes planes.
-
-    ``size``: of the operand, ``plane``: of one plane, ``outer``/``inner``: grids of the two levels.
-    """
-
-    which: str
-    dtype: str
-    recipe: Recipe
-    size: tuple[int, int]
-    plane: tuple[int, int]
-    outer: tuple[int, int]
-    inner: tuple[int, int]
-
-    def in_place(self, sources: int | None = None) -> frozenset[int]:
-        """Products whose operand is not written but read where it lies."""
-        grid = (self.outer[0] * self.inner[0], self.outer[1] * self.inner[1])
-        return read_in_place(self.recipe, self.which, self.size, grid, self.plane, sources=sources)
-
-    def corner(self, block: int) -> tuple[int, int]:
-        """First row and column of a block of the outer level."""
-        i, j = divmod(block, self.outer[1])
-        return i * self.inner[0] * self.plane[0], j * self.inner[1] * self.plane[1]
-
-    @property
-    def count(self) -> int:
-        """Planes of one step."""
-        return len(self.recipe.inner.products) - len(self.in_place())
-
-    @property
-    def elements(self) -> int:
-        """Of all planes of one step, gaps included."""
-        return self.count * apart(*self.plane, PLANE[self.dtype])
-
-    def buffer(self, x: Operand, slot: int, start: int) -> Tensor:
-        """Stand-in for all planes of one step, laid out as the operand is."""
-        return stack(self.count, *self.plane, PLANE[self.dtype], x, slot, start)
-
-
-def stack(
-    count: int, rows: int, cols: int, dtype: torch.dtype, like: Operand, slot: int, start: int
-) -> Tensor:
-    """``count`` matrices in one piece of memory, each transposed where ``like`` is."""
-    rows, cols = (cols, rows) if like.transposed else (rows, cols)
-    strides = apart(rows, cols, dtype), cols, 1
-    made = stand_in(slot, (count, rows, cols), strides, dtype, start)
-    return made.mT if like.transposed else made
-
-
-def apart(rows: int, cols: int, dtype: torch.dtype) -> int:
-    """Elements from one plane to the next."""
-    return rows * cols + GAP // dtype.itemsize
-
-
-def sides(M: int, N: int, K: int, dtype: str, recipe: Recipe) -> tuple[Side, Side]:
-    """Both operands of a product of these sizes."""
-    h, w, d = plane_sizes(M, N, K, recipe)
-    o, i = recipe.outer, recipe.inner
-    return (
-        Side("a", dtype, recipe, (M, K), (h, d), (o.m, o.k), (i.m, i.k)),
-        Side("b", dtype, recipe, (K, N), (d, w), (o.k, o.n), (i.k, i.n)),
-    )
-
-
-def combined(
-    side: Side,
-    product: Product,
-    seen: Operand,
-    buffer: Tensor,
-    *,
-    scale: Tensor | None = None,
-    record: Tensor | None = None,
-) -> Iterator[Work]:
-    """Write into ``buffer`` the planes of one outer product that have to be written.
-
-    Args:
-        side: whose planes.
-        product: of the outer level.
-        seen: the operand.
-        buffer: of ``Side.buffer``.
-        scale: extremes of the operand if it is scaled.
-        record: extremes to raise on the way.
-    """
-    terms: tuple[Term, ...] = getattr(product, side.which)
-    sources = [(seen.block(*side.corner(block)), coef) for block, coef in terms]
-    yield from planes.combine(
-        side.recipe.inner, side.which, sources, buffer, side.dtype,
-        skip=side.in_place(len(terms)), scale=scale, record=record,
-    )  # fmt: skip
-
-
-def found(side: Side, product: Product, x: Tensor, buffer: Tensor) -> Planes:
-    """All planes of one outer product, in ``buffer`` or where the operand ``x`` lies."""
-    if side.recipe.batched:
-        return buffer
-    terms: tuple[Term, ...] = getattr(product, side.which)
-    skip = side.in_place(len(terms))
-    row, col = side.corner(terms[0][0])
-    height, width = side.plane
-    every: list[Tensor] = []
-    written = iter(buffer)
-    for r, inner in enumerate(side.recipe.inner.products):
-        if r in skip:
-            i, j = divmod(getattr(inner, side.which)[0][0], side.inner[1])
-            top, left = row + i * height, col + j * width
-            every.append(x[top : top + height, left : left + width])
-        else:
-            every.append(next(written))
-    return tuple(every)
 
 
 @dataclass(frozen=True)
@@ -216,11 +83,6 @@ class Prepared:
             report(Judge(self.guard, records.dtype.itemsize), records, *parts)
 
 
-def as_stored(x: Tensor) -> Tensor:
-    """``x`` without the conjugation that is still to be done."""
-    return x.conj() if x.is_conj() else x
-
-
 @lru_cache(maxsize=512)
 def prepare(call: Call) -> Prepared:
     """The work of one 2-D product."""
@@ -228,8 +90,8 @@ def prepare(call: Call) -> Prepared:
     side_a, side_b = sides(call.a.shape[0], call.b.shape[1], call.a.shape[1], dtype, call.recipe)
     result = RESULT[dtype]
     line = LINE // PLANE[dtype].itemsize
-    start_b = _up(side_a.elements, line)
-    start_c = start_b + (0 if call.packed else _up(side_b.elements, line))
+    start_b = round_up(side_a.elements, line)
+    start_c = start_b + (0 if call.packed else round_up(side_b.elements, line))
     count, (h, w) = len(call.recipe.inner.products), (side_a.plane[0], side_b.plane[1])
     total = start_c + count * apart(h, w, result) * result.itemsize // PLANE[dtype].itemsize
     needs_record = call.a.dtype.itemsize == 2 or call.guard is not None
@@ -242,10 +104,6 @@ def prepare(call: Call) -> Prepared:
     )
 
 
-def _up(size: int, multiple: int) -> int:
-    return -(-size // multiple) * multiple
-
-
 def _work(
     call: Call, dtype: str, side_a: Side, side_b: Side, starts: tuple[int, int]
 ) -> Iterator[Work]:
@@ -256,20 +114,11 @@ def _work(
     beta = 0.0 if call.c is None else call.beta
     scaled = call.a.dtype.itemsize == 2
 
-    # Where all blocks are read, the guard's statistics come with the combinations, unless the scale
-    # must be known before. A pass of its own reads A and B once more: 0.29 of 16.4 ms at 8192³ in
-    # float64.
-    record_a = record_b = None
-    seen_a = seen_b = frozenset[int]()
-    if scaled or call.guard is not None:
-        record_a = record(RECORDS, dtype)
-        record_b = record(EXTREMES, dtype) if call.packed else record(RECORDS, dtype, RECORD)
-        if recipe.batched and not scaled:
-            seen_a, seen_b = on_the_way(recipe, "a", a), on_the_way(recipe, "b", b)
-        if not seen_a:
-            yield from measure(a, record_a, dtype, along_rows=True)
-        if not seen_b and not call.packed:
-            yield from measure(b, record_b, dtype, along_rows=False)
+    record_a, record_b, seen_a, seen_b = _records(call, dtype, a, b)
+    if record_a is not None and not seen_a:
+        yield from measure(a, record_a, dtype, along_rows=True)
+    if record_b is not None and not seen_b and not call.packed:
+        yield from measure(b, record_b, dtype, along_rows=False)
     scales = None
     if scaled and record_a is not None and record_b is not None:
         bits = (growth_bits(recipe.inner, x) for x in "ab")
@@ -313,6 +162,26 @@ def _work(
         )
 
 
+def _records(
+    call: Call, dtype: str, a: Operand, b: Operand
+) -> tuple[Tensor | None, Tensor | None, frozenset[int], frozenset[int]]:
+    """The guard's records of A and B, None without a guard or scale, and who fills them in.
+
+    Where all blocks are read, the guard's statistics come with the combinations of some products of
+    the outer level, unless the scale must be known before. A pass of its own reads A and B once
+    more: 0.29 of 16.4 ms at 8192³ in float64.
+    """
+    nobody, scaled = frozenset[int](), call.a.dtype.itemsize == 2
+    if not scaled and call.guard is None:
+        return None, None, nobody, nobody
+    record_a = record(RECORDS, dtype)
+    record_b = record(EXTREMES, dtype) if call.packed else record(RECORDS, dtype, RECORD)
+    if scaled or not call.recipe.batched:
+        return record_a, record_b, nobody, nobody
+    seen = on_the_way(call.recipe, "a", a), on_the_way(call.recipe, "b", b)
+    return record_a, record_b, *seen
+
+
 def on_the_way(recipe: Recipe, which: str, x: Operand) -> frozenset[int]:
     """Products of the outer level whose combinations see all of an operand, for the guard.
 
@@ -340,24 +209,3 @@ def measure(x: Operand, record: Tensor, dtype: str, *, along_rows: bool) -> Iter
     """Raise a record to the extremes of an operand, in a pass of its own."""
     peak = dtype in ("float16", "bfloat16")
     yield from planes.measure(x, record, dtype, along_rows=along_rows, peak=peak)
-
-
-def packed_planes(b: Tensor, side: Side) -> tuple[Tensor, Tensor]:
-    """Planes of every outer product of a right operand, one after the other, and its extremes."""
-    extremes = torch.zeros(3, dtype=planes.extremes_dtype(side.dtype), device=b.device)
-    steps = side.recipe.outer.products
-    memory = torch.empty(len(steps) * side.elements, dtype=PLANE[side.dtype], device=b.device)
-    everything = Memory([None, as_stored(b), *[None] * 4, extremes, memory])
-    stream = current_stream(b)
-    for work in _packing(Layout.of(b), side):
-        work(everything, stream)
-    return memory, extremes
-
-
-def _packing(b: Layout, side: Side) -> Iterator[Work]:
-    seen, extremes = operand(b.stand_in(B)), record(EXTREMES, side.dtype)
-    yield from measure(seen, extremes, side.dtype, along_rows=False)
-    scale = extremes if b.dtype.itemsize == 2 else None
-    for s, product in enumerate(side.recipe.outer.products):
-        buffer = side.buffer(seen, PLANES, s * side.elements)
-        yield from combined(side, product, seen, buffer, scale=scale)

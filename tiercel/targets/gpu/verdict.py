@@ -20,8 +20,9 @@ from torch import Tensor
 
 from tiercel.targets.gpu import planes
 from tiercel.targets.gpu.launch import ALIGNMENT, Launch, Memory, current_stream, stand_in
+from tiercel.targets.gpu.layout import Layout, as_stored
 from tiercel.targets.gpu.operand import NAMES, operand
-from tiercel.targets.gpu.steps import Layout, as_stored, record
+from tiercel.targets.gpu.steps import record
 
 #: Elements of a packed operand that are compared with what they were.
 SAMPLES = 256

@@ -17,6 +17,7 @@ from math import isqrt
 
 import numpy as np
 
+from tiercel.errors import TiercelValueError
 from tiercel.schemes.rational import rational
 from tiercel.schemes.scheme import Scheme
 from tiercel.schemes.search.jit import njit
@@ -78,10 +79,10 @@ class _Jacobian:
         flat = np.concatenate([x.ravel() for x in self.start])
         order = rng.permutation(len(flat))
         self.order = order[np.argsort(flat[order] == 0, kind="stable")]
-        self.equations = int(np.prod([x.shape[1] for x in self.start]))
-        self.words = -(-self.equations // 64)
+        equations = int(np.prod([x.shape[1] for x in self.start]))
+        self.words = -(-equations // 64)
         rows = _jacobian_rows(*(x.astype(np.uint8) for x in self.start), self.order, self.words)
-        self.rows, self.pivots = rows, _echelon(rows, self.words, self.equations)
+        self.rows, self.pivots = rows, _echelon(rows, self.words)
         self.solvable = True
 
     def solve(self, right: np.ndarray) -> list[np.ndarray] | None:
@@ -151,8 +152,6 @@ def rational_reconstruction(residue: int, modulus: int) -> Fraction | None:
 
 
 def _verified(grid: Grid, matrices: list) -> Scheme | None:
-    from tiercel.errors import TiercelValueError
-
     try:
         return Scheme(*grid, *matrices)
     except TiercelValueError:  # a wrong guess of a fraction
@@ -247,7 +246,7 @@ def _reduce(row, rows, pivots, words):
 
 
 @njit
-def _echelon(rows, words, equations):
+def _echelon(rows, words):
     """Reduce each row by those before it; which row leads in each equation, or -1."""
     pivots = np.full(64 * words, -1, np.int64)
     for index in range(len(rows)):

@@ -67,7 +67,6 @@ def minimise(scheme: Scheme, aim: Objective, seed: int, steps: int = STEPS) -> S
     weights = np.array(aim.weights, np.float64)
     typical = aim.value(scheme)[0] / scheme.rank
     hot = aim.heat * max(1.0, typical)
-    best = scheme
     _, found = anneal(
         factors,
         scheme.grid,
@@ -80,7 +79,7 @@ def minimise(scheme: Scheme, aim: Objective, seed: int, steps: int = STEPS) -> S
         np.uint64(seed),
     )
     annealed = normalise(Scheme(*scheme.grid, *found, provenance=scheme.provenance), "power-of-two")
-    return annealed if aim.value(annealed) < aim.value(best) else best
+    return annealed if aim.value(annealed) < aim.value(scheme) else scheme
 
 
 def _wander(scheme: Scheme, rng: np.random.Generator) -> Scheme:

@@ -31,7 +31,8 @@ MAY_IMPORT = {
     "frontends": {"counters", "options", "runtime", "shortcut", *BELOW_API},
     # Dispatches on array types.
     "api": {"counters", "frontends", "options", "runtime", "shortcut", "terms", *BELOW_API},
-    "__init__": {"api", "counters", "epilogues", "options", "runtime", "frontends", *BELOW_API},
+    "plans": {"api", "frontends", "options", "runtime", *BELOW_API},  # `plan`, and running one
+    "__init__": {"plans", "counters", "epilogues", "api", "runtime", "frontends", *BELOW_API},
     "bench": {"__init__", "api", "options", "runtime", "frontends", *BELOW_API},
     "commands": {"__init__", "bench", "runtime", "planner", "schemes", *SERVICES},  # subcommands
     "cli": {"commands", "__init__", "api", "options", "runtime", "frontends", "bench", *BELOW_API},

@@ -18,7 +18,6 @@ from tiercel.api import (
     numpy_matmul,
     pack,
     patch,
-    plan,
     scaled_matmul,
     unpatch,
 )
@@ -28,6 +27,7 @@ from tiercel.errors import (
     TiercelTypeError,
     TiercelValueError,
 )
+from tiercel.plans import plan
 
 if TYPE_CHECKING:
     from tiercel import epilogues, schemes

@@ -1,0 +1,46 @@
+"""``tiercel.plan``: what it refuses, and that a plan multiplies by what it chose."""
+
+import numpy as np
+import pytest
+
+from tiercel import last_plan, pack, plan
+from tiercel.errors import TiercelTypeError, TiercelValueError
+
+
+@pytest.mark.parametrize(
+    ("sizes", "error"),
+    [((1.5, 2, 3), TiercelTypeError), (("1", 2, 3), TiercelTypeError),
+     ((1, True, 3), TiercelTypeError), ((1, 2, 0), TiercelValueError)],
+)  # fmt: skip
+def test_sizes_of_a_plan_are_whole_numbers(sizes, error):
+    with pytest.raises(error, match="allowed: whole numbers >= 1"):
+        plan(*sizes)
+    assert plan(*np.array([4, 5, 6])).problem.M == 4
+
+
+@pytest.mark.parametrize("algorithm", ["vendor", "classical", "strassen", "winograd"])
+def test_a_plan_multiplies_by_what_it_chose(algorithm: str):
+    a, b = (np.random.default_rng(i).integers(-3, 4, (70, 70)).astype("f4") for i in range(2))
+    made = plan(70, 70, 70, scheme=algorithm, epilogue="relu", threads=1)
+    out = np.full((70, 70), np.nan, "f4")
+    assert made(a, b, out, bias=np.ones(70, "f4")) is out
+    assert np.array_equal(out, np.maximum(a @ b + 1, 0))
+    assert made.chosen.algorithm == algorithm
+    if algorithm != "vendor":  # which leaves no trace of what is this small
+        assert str(last_plan()) == str(made)
+
+
+def test_a_plan_refuses_other_operands():
+    made, a = plan(4, 5, 6, threads=1), np.ones((4, 6), "f4")
+    with pytest.raises(TiercelValueError, match=r"for b of shape \(6, 5\), not \(6, 4\)"):
+        made(a, np.ones((6, 4), "f4"))
+    with pytest.raises(TiercelTypeError, match="for float32, b has float64"):
+        made(a, np.ones((6, 5)))
+    with pytest.raises(TiercelTypeError, match="NVIDIA H200"):
+        plan(4, 5, 6, device="NVIDIA H200")(a, np.ones((6, 5), "f4"))
+
+
+def test_a_plan_with_a_packed_operand():
+    a, b = np.ones((50, 70), "f4"), np.ones((70, 60), "f4")
+    made = plan(50, 60, 70, static_b=True, scheme="strassen", threads=1)
+    assert np.array_equal(made(a, pack(b, scheme="strassen")), np.full((50, 60), 70))

@@ -16,8 +16,10 @@ from tiercel.bench.optional import require
 from tiercel.errors import TiercelTypeError, TiercelValueError
 from tiercel.planner.problem import DTYPES
 
-HOW = "write MODULE:FUNCTION, a function without arguments that returns a model, or the path of a "
-HOW += "Transformers config.json"
+HOW = (
+    "write MODULE:FUNCTION, a function without arguments that returns a model, or the path of a "
+    "Transformers config.json"
+)
 
 
 def model_cases(text: str, rows: Sequence[int]) -> list[Case]:

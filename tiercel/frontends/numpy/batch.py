@@ -82,8 +82,8 @@ def _as_one_product(
     return rows, matrix, target
 
 
-def is_never_planned(a: NDArray, b: NDArray, shape: ProductShape, dtype: np.dtype) -> bool:
-    """Whether ``a @ b`` with default options is one call of ``np.matmul``, on any machine."""
+def is_never_planned(b: NDArray, shape: ProductShape, dtype: np.dtype) -> bool:
+    """Whether a product with b and default options is one call of ``np.matmul``, on any machine."""
     if dtype.itemsize == 2 or shape.K == 1 or (shape.batch and as_shared_matrix(b) is not None):
         return False
     return _is_for_numpy(shape.M, shape.N, shape.K, dtype, batched=bool(shape.batch))

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tiercel.errors import TiercelTypeError, TiercelValueError
 from tiercel.frontends.numpy.matmul import matmul
+from tiercel.frontends.numpy.out import written
 from tiercel.lower.epilogue import Given
 from tiercel.options import DEFAULT, Options
 
@@ -26,7 +27,7 @@ def grouped_matmul(a: Any, b: Any, offsets: Any, out: Any, given: Given | None) 
         ]
         rest = np.zeros((len(a) - bounds[-1], parts[0].shape[1]), parts[0].dtype)
         made = np.concatenate((*parts, rest))
-        return made if out is None else _written(out, made)
+        return made if out is None else written(out, made)
     shape, dtype = (a.shape[0], b.shape[2]), np.result_type(a, b)
     if out is None:
         out = np.empty(shape, dtype)
@@ -38,15 +39,6 @@ def grouped_matmul(a: Any, b: Any, offsets: Any, out: Any, given: Given | None) 
         if start < end:
             matmul(a[start:end], b[group], out[start:end], None, DEFAULT)
     out[bounds[-1] :] = 0
-    return out
-
-
-def _written(out: Any, made: NDArray) -> NDArray:
-    if not isinstance(out, np.ndarray) or out.shape != made.shape:
-        raise TiercelValueError(
-            f"out has shape {getattr(out, 'shape', None)}; allowed: an array of shape {made.shape}"
-        )
-    np.copyto(out, made, casting="same_kind")
     return out
 
 

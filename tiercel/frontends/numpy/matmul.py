@@ -52,7 +52,7 @@ def matmul(a: Any, b: Any, out: Any, bias: Any, options: Options) -> Any:
         return numpys_own(x, y, out, bias, options, what)
 
     plain = options is DEFAULT and bias is None and x is a and y is b
-    if plain and is_never_planned(x, y, shape, dtype):
+    if plain and is_never_planned(y, shape, dtype):
         keep(None, x, y, None)
 
     check_epilogue(options.epilogue, dtype)

@@ -72,6 +72,27 @@ def writable_in_place(
     )
 
 
+def written(out: Any, result: NDArray) -> NDArray:
+    """``out``, to which a finished result was copied: that of a traced epilogue.
+
+    Raises ``TiercelValueError`` for another shape, ``TiercelTypeError`` for a dtype that it does
+    not cast to.
+    """
+    array = unwrapped(out)
+    if not isinstance(array, np.ndarray) or array.shape != result.shape:
+        raise TiercelValueError(
+            f"out has shape {getattr(array, 'shape', None)}; allowed: an array of shape "
+            f"{result.shape}, that of the result"
+        )
+    if not np.can_cast(result.dtype, array.dtype, casting="same_kind"):
+        raise TiercelTypeError(
+            f"out has dtype {array.dtype}, to which {result.dtype} does not cast; pass an out of "
+            f"dtype {result.dtype}"
+        )
+    np.copyto(array, result, casting="same_kind")
+    return array
+
+
 def _overlap(x: NDArray, y: NDArray) -> bool:
     # The exact test may take exponential time: one candidate decides views of one buffer that are
     # halves, columns or every other row; what it leaves open counts as overlap.

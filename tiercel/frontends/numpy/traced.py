@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tiercel.errors import TiercelTypeError, TiercelValueError
 from tiercel.frontends.numpy.operands import as_plain_array, product_dtypes
+from tiercel.frontends.numpy.out import written
 from tiercel.frontends.numpy.packed import Packed
 from tiercel.lower.epilogue import Given, Instance
 from tiercel.lower.epilogue.graph import Reduction
@@ -62,7 +63,7 @@ def traced_product(
             )
         return results
     (result,) = results.values()
-    return result if out is None else _written(out, result)
+    return result if out is None else written(out, result)
 
 
 def has_epilogues(a: Any, b: Any) -> bool:
@@ -116,19 +117,3 @@ def _keeps_rows(name: str, instance: Instance) -> bool:
 def _kind(name: str, instance: Instance) -> str:
     out = instance.epilogue.outputs[name]
     return out.kind if isinstance(out, Reduction) else ""
-
-
-def _written(out: Any, result: NDArray) -> NDArray:
-    array = out[0] if isinstance(out, tuple) and len(out) == 1 else out
-    if not isinstance(array, np.ndarray) or array.shape != result.shape:
-        raise TiercelValueError(
-            f"out has shape {getattr(array, 'shape', None)}; allowed: an array of shape "
-            f"{result.shape}, what the epilogue makes"
-        )
-    if not np.can_cast(result.dtype, array.dtype, casting="same_kind"):
-        raise TiercelTypeError(
-            f"out has dtype {array.dtype}, to which {result.dtype} does not cast; pass an out of "
-            f"dtype {result.dtype}"
-        )
-    np.copyto(array, result, casting="same_kind")
-    return array

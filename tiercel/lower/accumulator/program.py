@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from tiercel.lower.program import Term
+from tiercel.lower.program import Term, factor_text, sum_text
 
 Kind = Literal["register", "scratch"]
 
@@ -161,16 +161,17 @@ class AccumulatorProgram:
     def _spell(self, step: Step) -> str:
         match step:
             case Multiply(a, b, clear):
-                left, right = _sum("A", self.a_planes[a]), _sum("B", self.b_planes[b])
+                left = sum_text("A", self.a_planes[a].terms)
+                right = sum_text("B", self.b_planes[b].terms)
                 return f"acc {_assign(clear)} ({left}) · ({right})"
             case Save(slot, kind):
                 return f"{kind[0]}{slot} = acc"
             case Load(slot, scale, clear):
                 sign = "-=" if scale < 0 and not clear else _assign(clear)
                 size = abs(scale) if sign == "-=" else scale
-                return f"acc {sign} {_factor(size)}{self.slot_kinds[slot][0]}{slot}"
+                return f"acc {sign} {factor_text(size)}{self.slot_kinds[slot][0]}{slot}"
             case Store(c, scale):
-                return f"C{c} = {_factor(scale)}acc"
+                return f"C{c} = {factor_text(scale)}acc"
 
 
 def classical() -> AccumulatorProgram:
@@ -183,12 +184,3 @@ def classical() -> AccumulatorProgram:
 
 def _assign(clear: bool) -> str:
     return " =" if clear else "+="
-
-
-def _factor(scale: float) -> str:
-    return {1.0: "", -1.0: "−"}.get(scale, f"{scale:g}·")
-
-
-def _sum(letter: str, plane: Plane) -> str:
-    text = " + ".join(f"{_factor(coef)}{letter}{block}" for block, coef in plane.terms)
-    return text.replace("+ −", "− ")

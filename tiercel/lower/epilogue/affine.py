@@ -13,9 +13,6 @@ from tiercel.lower.epilogue.kinds import Kind
 from tiercel.lower.epilogue.known import known
 from tiercel.lower.epilogue.trace import Epilogue, Given, assembled
 
-#: What a caller may pass by these names, unless they name operands of the epilogue.
-TERMS = ("alpha", "beta", "c", "bias")
-
 _made: dict[tuple[str, tuple[str, ...]], Epilogue] = {}
 
 

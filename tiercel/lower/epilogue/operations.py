@@ -1,4 +1,4 @@
-"""The element-wise operations of an epilogue: how many arguments, of what, and how they print.
+"""The element-wise operations of an epilogue: what they take and give, and how they print.
 
 What an operation computes is said once per lowering: in NumPy (``reference.py``), in CUDA C++
 (``prelude.cuh``) and as a derivative (``derivative.py``).
@@ -24,7 +24,6 @@ class Operation:
     prefix operation is written; "" for functions.
     """
 
-    arity: int
     takes: Literal["float", "number", "bool", "choice"] = "float"
     gives: Type = "float"
     symbol: str = ""
@@ -32,32 +31,32 @@ class Operation:
 
 
 OPERATIONS: dict[str, Operation] = {
-    "add": Operation(2, symbol="+", binds=SUM),
-    "subtract": Operation(2, symbol="-", binds=SUM),
-    "multiply": Operation(2, symbol="*", binds=PRODUCT),
-    "divide": Operation(2, symbol="/", binds=PRODUCT),
-    "negative": Operation(1, symbol="-", binds=UNARY),
-    "absolute": Operation(1),
-    "maximum": Operation(2),
-    "minimum": Operation(2),
-    "exp": Operation(1),
-    "log": Operation(1),
-    "tanh": Operation(1),
-    "erf": Operation(1),
-    "normal_cdf": Operation(1),
-    "sigmoid": Operation(1),
-    "sqrt": Operation(1),
-    "rsqrt": Operation(1),
-    "less": Operation(2, "number", "bool", "<", COMPARISON),
-    "less_equal": Operation(2, "number", "bool", "<=", COMPARISON),
-    "greater": Operation(2, "number", "bool", ">", COMPARISON),
-    "greater_equal": Operation(2, "number", "bool", ">=", COMPARISON),
-    "equal": Operation(2, "number", "bool", "==", COMPARISON),
-    "not_equal": Operation(2, "number", "bool", "!=", COMPARISON),
-    "logical_and": Operation(2, "bool", "bool", "&&", AND),
-    "logical_or": Operation(2, "bool", "bool", "||", OR),
-    "logical_not": Operation(1, "bool", "bool", "!", UNARY),
-    "where": Operation(3, "choice"),
+    "add": Operation(symbol="+", binds=SUM),
+    "subtract": Operation(symbol="-", binds=SUM),
+    "multiply": Operation(symbol="*", binds=PRODUCT),
+    "divide": Operation(symbol="/", binds=PRODUCT),
+    "negative": Operation(symbol="-", binds=UNARY),
+    "absolute": Operation(),
+    "maximum": Operation(),
+    "minimum": Operation(),
+    "exp": Operation(),
+    "log": Operation(),
+    "tanh": Operation(),
+    "erf": Operation(),
+    "normal_cdf": Operation(),
+    "sigmoid": Operation(),
+    "sqrt": Operation(),
+    "rsqrt": Operation(),
+    "less": Operation("number", "bool", "<", COMPARISON),
+    "less_equal": Operation("number", "bool", "<=", COMPARISON),
+    "greater": Operation("number", "bool", ">", COMPARISON),
+    "greater_equal": Operation("number", "bool", ">=", COMPARISON),
+    "equal": Operation("number", "bool", "==", COMPARISON),
+    "not_equal": Operation("number", "bool", "!=", COMPARISON),
+    "logical_and": Operation("bool", "bool", "&&", AND),
+    "logical_or": Operation("bool", "bool", "||", OR),
+    "logical_not": Operation("bool", "bool", "!", UNARY),
+    "where": Operation("choice"),
 }
 
 

@@ -1,5 +1,9 @@
 """Matrix multiplication schemes: exact, verified, composable. Pure mathematics, NumPy only.
 
+``scheme`` is the type, which ``brent`` verifies, of ``rational`` matrices; ``catalogue`` has the
+named ones (``known/``, ``found/``), ``compose`` and ``transform`` make others of them, ``accuracy``
+and ``additions`` say what they are worth, ``files`` reads them. ``search/`` finds new ones.
+
 >>> from tiercel import schemes
 >>> strassen = schemes.get("strassen")
 >>> strassen.rank, schemes.rms_growth(strassen)

@@ -2,6 +2,11 @@
 
 Runs wherever PyTorch and Triton do (NVIDIA from compute capability 8.0 on, AMD), for every floating
 and complex dtype. ``docs/portable-gpu.md`` explains the data flow and the choices.
+
+``execute`` is the entry: it checks (``check``), takes a ``recipe`` and has ``steps`` write the work
+down as launches (``launch``) of ``planes``: ``combine``, ``multiply``, ``update``, and, where the
+``guard`` refuses, ``classical``. ``ready`` finds a call like an earlier one. ``freivalds`` probes
+results, ``redo`` replaces them.
 """
 
 from typing import TYPE_CHECKING, Any

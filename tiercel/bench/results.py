@@ -133,7 +133,7 @@ class Results:
 
 def write_json(results: Results, path: Path) -> None:
     """Write ``results``; floats are cut to 6 significant digits, far below the noise."""
-    text = json.dumps(_short_floats(asdict(results)), indent=1, ensure_ascii=False)
+    text = json.dumps(short_floats(asdict(results)), indent=1, ensure_ascii=False)
     path.write_text(text + "\n", encoding="utf-8")
 
 
@@ -183,11 +183,16 @@ def _timing(entry: dict[str, Any]) -> Timing:
     return Timing(**entry | {"seconds": Spread(**entry["seconds"]), "ratio": ratio})
 
 
-def _short_floats(value: Any) -> Any:
+def short_floats(value: Any) -> Any:
+    """The same with six digits of every float, far below the noise.
+
+    >>> short_floats({"seconds": [0.12345678, 1]})
+    {'seconds': [0.123457, 1]}
+    """
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if isinstance(value, dict):
-        return {key: _short_floats(item) for key, item in value.items()}
+        return {key: short_floats(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_short_floats(item) for item in value]
+        return [short_floats(item) for item in value]
     return value

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tiercel import runtime
+from tiercel.bench.results import short_floats
 from tiercel.errors import TiercelValueError
 from tiercel.planner import machine as profiles
 from tiercel.planner import winners
@@ -45,7 +46,7 @@ def write(tuned: Tuned, path: Path) -> None:
     data = {
         "format": FORMAT,
         "profiles": [json.loads(profile.to_json()) for profile in tuned.profiles],
-        "measured": [_short(asdict(m)) for m in tuned.measured],
+        "measured": [short_floats(asdict(m)) for m in tuned.measured],
     }
     path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 
@@ -111,10 +112,3 @@ def _described(profile: Profile) -> str:
     if isinstance(profile, Machine):
         return f"{profile.name} ({profile.cores} cores, {profile.isa})"
     return f"{profile.name} ({profile.multiprocessors} multiprocessors)"
-
-
-def _short(value: Any) -> Any:
-    """Six digits of every float: far below the noise."""
-    if isinstance(value, dict):
-        return {key: _short(item) for key, item in value.items()}
-    return float(f"{value:.6g}") if isinstance(value, float) else value

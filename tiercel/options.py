@@ -33,12 +33,12 @@ class Options:
     """Checked options of one product; equal options make equal plans.
 
     ``epilogue`` is the name of an elementwise function, a ``Given`` (a traced epilogue with its
-    operands) or None. ``accuracy`` is a class name or
-    a bound on the error growth over the classical product. ``workspace`` counts bytes, None means
-    no cap. ``scheme`` is None (the planner chooses), a name or a ``Scheme``. ``threads`` is None
-    (as many as the process may use) or a positive count. ``batch_invariant``: a row of the result
-    has the same bits whatever the other rows are. ``verify``: products are probed afterwards.
-    ``target``: the kernels that must run, None where the planner may choose.
+    operands) or None. ``accuracy`` is a class name or a bound on the error growth over the
+    classical product. ``workspace`` counts bytes, None means no cap. ``scheme`` is None (the
+    planner chooses), a name or a ``Scheme``. ``threads`` is None (as many as the process may use)
+    or a positive count. ``batch_invariant``: a row of the result has the same bits whatever the
+    other rows are. ``verify``: products are probed afterwards. ``target``: the kernels that must
+    run, None where the planner may choose.
     """
 
     epilogue: Any = None

@@ -46,9 +46,9 @@ class Operator:
     """All that torch is told about one operator.
 
     ``columns_of`` is the axis of the second operand that is N; ``torchs`` is the product as torch
-    writes it; ``request`` the product as an engine gets it;
-    ``shape`` checks the operands and gives the result's shape; ``function`` differentiates,
-    ``batch`` is its rule for vmap, ``gains`` whether a compiler's graph keeps it.
+    writes it, ``request`` as an engine gets it; ``shape`` checks the operands and gives the
+    result's shape; ``function`` differentiates, ``batch`` is its rule for vmap, ``gains`` whether a
+    compiler's graph keeps it.
     """
 
     schema: str

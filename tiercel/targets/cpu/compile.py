@@ -45,7 +45,7 @@ def library(compute: str, source: str, target: str, activation: str | None) -> L
         object_code(isa, "store", compute, target, activation or "none"),
     )
     name = f"gemm_{compute}_{source}_{target}_{activation}"
-    owner, at = _link(isa, name, objects, "gemm", "again")
+    owner, at = _link(name, objects, "gemm", "again")
     word, pointer = ctypes.c_int64, ctypes.c_void_p
     return Library(
         ctypes.CFUNCTYPE(word, pointer, word)(at["gemm"]),
@@ -72,7 +72,7 @@ def pool_functions() -> PoolFunctions:
     """The thread pool's functions, compiled or from the cache."""
     isa = host()
     names = ("rouse", "lead", "dismiss", "serve", "member")
-    owner, at = _link(isa, "pool", (object_code(isa, "pool"),), *names)
+    owner, at = _link("pool", (object_code(isa, "pool"),), *names)
     word, pointer = ctypes.c_int64, ctypes.c_void_p
     return PoolFunctions(
         ctypes.CFUNCTYPE(None, pointer, word)(at["rouse"]),
@@ -92,7 +92,7 @@ def fma_chains(compute: str, name: str = "fma_chains") -> Any:
 
 def chains(isa: Isa, compute: str, name: str = "fma_chains") -> Any:
     """The same for any instruction set that this CPU has."""
-    owner, at = _link(isa, f"peak_{compute}", (object_code(isa, "peak", compute),), name)
+    owner, at = _link(f"peak_{compute}", (object_code(isa, "peak", compute),), name)
     function = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int64)(at[name])
     function._owner = owner  # pyright: ignore[reportAttributeAccessIssue]
     return function
@@ -110,7 +110,7 @@ class KnownProducts:
 def known_products() -> KnownProducts:
     """A built-in function for products that are NumPy's, compiled or from the cache."""
     isa = host()
-    owner, at = _link(isa, "known", (object_code(isa, "known"),), "known", "known_table")
+    owner, at = _link("known", (object_code(isa, "known"),), "known", "known_table")
     use = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(at["known_table"])
     return KnownProducts(at["known"], use, owner)
 
@@ -124,7 +124,7 @@ def object_code(isa: Isa, part: str, *options: str) -> bytes:
 
 def ir_text(isa: Isa, part: str, *options: str) -> str:
     """LLVM IR of one part, as text."""
-    from tiercel.targets.cpu import modules
+    from tiercel.targets.cpu.codegen import modules
 
     return str(modules.build(isa, part, *options))
 
@@ -136,7 +136,7 @@ def _fingerprint(isa: Isa) -> str:
     import llvmlite.binding as llvm
 
     digest = hashlib.sha256()
-    for file in sorted(Path(__file__).parent.glob("*.py")):
+    for file in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(file.read_bytes())
     facts = (llvmlite.__version__, llvm.llvm_version_info, isa.triple, isa.cpu, isa.features)
     digest.update(repr(facts).encode())
@@ -178,9 +178,8 @@ def _jit() -> Any:
 _serial = count()  # LLVM accepts a library name once per process
 
 
-def _link(
-    isa: Isa, name: str, objects: tuple[bytes, ...], *symbols: str
-) -> tuple[Any, dict[str, int]]:
+def _link(name: str, objects: tuple[bytes, ...], *symbols: str) -> tuple[Any, dict[str, int]]:
+    """The library, which has to live on, and the addresses of its symbols."""
     import llvmlite.binding as llvm
 
     builder = llvm.JITLibraryBuilder()
@@ -190,5 +189,8 @@ def _link(
     for symbol in symbols:
         builder.export_symbol(symbol)
     # Threads that need a library at once link one each, and an interrupted call links again.
-    owner = builder.link(_jit(), f"{name}-{next(_serial)}")
+    try:
+        owner = builder.link(_jit(), f"{name}-{next(_serial)}")
+    except RuntimeError as error:
+        raise LookupError(f"this process may not run code that it has made: {error}") from None
     return owner, {symbol: owner[symbol] for symbol in symbols}

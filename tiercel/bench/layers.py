@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from tiercel.bench.case import Case
+from tiercel.lower.blocking import ceil_div
 
 #: Hidden size 7168, 128 heads of 128 + 64, latent ranks 1536 and 512, MLPs of 18432 and 2048.
 DEEPSEEK_R1 = (
@@ -38,15 +39,8 @@ def layer_cases(divisor: int = 1) -> list[Case]:
     >>> len(layer_cases()), layer_cases(4)[0].label
     (880, '128×384×1792')
     """
-    return [
-        Case(_part(M, divisor), _part(N, divisor), _part(K, divisor), group="layers")
-        for N, K in LAYERS
-        for M in ROWS
-    ]
-
-
-def _part(size: int, divisor: int) -> int:
-    return -(-size // divisor)
+    sizes = ([ceil_div(x, divisor) for x in (M, N, K)] for N, K in LAYERS for M in ROWS)
+    return [Case(M, N, K, group="layers") for M, N, K in sizes]
 
 
 def sample(count: int, divisor: int = 1, seed: int = 0) -> list[Case]:

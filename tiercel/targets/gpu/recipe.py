@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 
+from tiercel.lower.blocking import ceil_div
 from tiercel.lower.program import Program, lower
 from tiercel.schemes import Scheme, tensor
 
@@ -76,7 +77,7 @@ def plane_sizes(M: int, N: int, K: int, recipe: Recipe) -> tuple[int, int, int]:
 
 
 def _side(size: int, parts: int) -> int:
-    return -(-size // (parts * ALIGN)) * ALIGN
+    return ceil_div(size, parts * ALIGN) * ALIGN
 
 
 def read_in_place(

@@ -70,22 +70,38 @@ class Program:
     def __str__(self) -> str:
         lines = [f"{self.name}: {len(self.products)} products, grid {self.m}×{self.k}×{self.n}"]
         for r, p in enumerate(self.products):
-            a, b = _sum("A", p.a), _sum("B", p.b)
+            a, b = sum_text("A", p.a), sum_text("B", p.b)
             c = ", ".join(
-                f"C{block} {'=' if first else '+='} {_factor(coef)}P{r}"
+                _update_text(block, coef, first, r)
                 for (block, coef), first in zip(p.c, p.first, strict=True)
             )
             lines.append(f"  P{r} = ({a}) · ({b})    {c}")
         return "\n".join(lines)
 
 
-def _factor(coef: float) -> str:
+def factor_text(coef: float) -> str:
+    """A coefficient in front of what it multiplies: "" for 1.
+
+    >>> factor_text(1.0), factor_text(-1.0), factor_text(0.5)
+    ('', '−', '0.5·')
+    """
     return {1.0: "", -1.0: "−"}.get(coef, f"{coef:g}·")
 
 
-def _sum(letter: str, terms: Iterable[Term]) -> str:
-    text = " + ".join(f"{_factor(coef)}{letter}{block}" for block, coef in terms)
+def sum_text(letter: str, terms: Iterable[Term]) -> str:
+    """A sum of blocks.
+
+    >>> sum_text("A", ((0, 1.0), (3, -1.0)))
+    'A0 − A3'
+    """
+    text = " + ".join(f"{factor_text(coef)}{letter}{block}" for block, coef in terms)
     return text.replace("+ −", "− ")
+
+
+def _update_text(block: int, coef: float, first: bool, r: int) -> str:
+    if first or coef > 0:
+        return f"C{block} {'=' if first else '+='} {factor_text(coef)}P{r}"
+    return f"C{block} -= {factor_text(-coef)}P{r}"
 
 
 @lru_cache(maxsize=256)

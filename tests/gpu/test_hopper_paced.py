@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tiercel.targets.hopper import available, gemm, gemm_scaled
+from tiercel.lower.epilogue import library
+from tiercel.targets.hopper import available, gemm, gemm_epilogue, gemm_scaled
+from tiercel.targets.hopper.config import Tile
+from tiercel.targets.hopper.epilogues import product as with_epilogue
 from tiercel.targets.hopper.products import heuristic, paced, product, scaled
 from tiercel.targets.hopper.products.stream_k import SharedLaunch
 
@@ -18,10 +21,10 @@ def _short_products_keep_pace(monkeypatch: pytest.MonkeyPatch):
     assert available(torch.cuda.current_device()) is None
     monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
     monkeypatch.setattr(paced, "LEAST_K_TILES", 1)
-    for kept in (product._ready, scaled._ready):
+    for kept in (product._ready, scaled._ready, with_epilogue._ready):
         kept.clear()
     yield
-    for kept in (product._ready, scaled._ready):
+    for kept in (product._ready, scaled._ready, with_epilogue._ready):
         kept.clear()
 
 
@@ -57,6 +60,20 @@ def test_float8(fast: bool):
     scale_a, scale_b = (torch.ones(shape, device="cuda") for shape in ((M, 1), (1, N)))
     out = gemm_scaled(a, b.t(), scale_a, scale_b, fast_accumulation=fast)
     assert torch.equal(out, (a.float() @ b.float().t()).bfloat16())
+
+
+@pytest.mark.parametrize("tile", heuristic.CANDIDATES[:3], ids=str)
+def test_epilogues(tile: Tile):
+    M, N, K = SHAPE
+    a, b, bias = integers(M, K), integers(N, K).t(), integers(N)
+    with_bias = gemm_epilogue(a, b, library.bias, {"bias": bias}, config=tile)["out"]
+    assert torch.equal(with_bias, (a.float() @ b.float() + bias.float()).bfloat16())
+    ready = list(with_epilogue._ready.values())[-1]
+    assert ready.launch.paced_word >= 0
+    reduced = [gemm_epilogue(a, b, library.rms_statistics, {}, config=tile) for _ in range(3)]
+    squares = (a.double() @ b.double()).square().sum(-1, keepdim=True)
+    for found in reduced:
+        torch.testing.assert_close(found["sum_of_squares"].double(), squares, rtol=1e-5, atol=0)
 
 
 def test_graphs_and_streams_keep_a_pace_of_their_own():

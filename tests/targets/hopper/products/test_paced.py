@@ -7,7 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tests.targets.hopper.products.test_compile import assembly, count, declared
+from tests.targets.hopper.tracing.test_trace import N, bound
+from tiercel.targets.hopper import source
 from tiercel.targets.hopper.config import Config, Tile
+from tiercel.targets.hopper.epilogues.epilogue import epilogue_text, staged_outputs
+from tiercel.targets.hopper.epilogues.tile import WIDEST
 from tiercel.targets.hopper.launching.driver import TensorMap
 from tiercel.targets.hopper.products import classical, heuristic, paced
 from tiercel.targets.hopper.products.params import Params
@@ -57,6 +61,21 @@ def test_products_keep_to_registers_and_count_without_a_fence(config: Config):
     assert count("LDL", loop) == count("STL", loop) == 0
     assert together.count("NANOSLEEP") == 1 > alone.count("NANOSLEEP")
     assert together.count("MEMBAR.ALL.GPU") == alone.count("MEMBAR.ALL.GPU")
+
+
+@pytest.mark.parametrize("name", ["gelu", "cross_entropy"])
+def test_epilogues_keep_to_registers(name: str):
+    instance = bound(name)
+    epilogue = epilogue_text(instance, staged_outputs(instance, N), True, True)
+    config = replace(PLAIN, tile=WIDEST)
+    alone, together = (
+        assembly(source.text(made, classical.program(made), epilogue))
+        for made in (config, replace(config, paced=True))
+    )
+    loop = together[together.index("GMMA") : together.rindex("GMMA")]
+    assert count("LDL", loop) == count("STL", loop) == 0
+    assert count("LDL", together) <= 9  # by the producer, of 24 registers
+    assert together.count("NANOSLEEP") == alone.count("NANOSLEEP") + 1
 
 
 def test_argument_has_the_layout_that_the_kernel_reads():

@@ -26,12 +26,14 @@ from tiercel.targets.hopper.epilogues.epilogue import (
     with_operand,
 )
 from tiercel.targets.hopper.launching.compile import cubin
-from tiercel.targets.hopper.launching.driver import Arguments, Kernel, multiprocessors
+from tiercel.targets.hopper.launching.driver import Kernel, multiprocessors
 from tiercel.targets.hopper.launching.launch import Launch
 from tiercel.targets.hopper.operands.operand import Matrix, of_tensor, oriented
 from tiercel.targets.hopper.products import classical
 from tiercel.targets.hopper.products.classical import WARP_ROWS
+from tiercel.targets.hopper.products.paced import keeps_pace
 from tiercel.targets.hopper.products.product import describe, operand_boxes
+from tiercel.targets.hopper.products.stream_k import shared_launch
 
 if TYPE_CHECKING:
     import torch
@@ -129,11 +131,12 @@ class EpiloguePlan:
             alternates=int(self.alternates),
             epilogue=traced_params(arrivals, params.tile_columns, self.argument(arrays, operands)),
         )  # fmt: skip
+        paced = keeps_pace(config, params, blocks)
+        config = replace(config, paced=paced)
         whole, unit = self.N % self.tile.n == 0, alpha == 1
         kernel = _kernel(config, self.instance, staged, whole, unit, device)
         in_epilogue = (0, *(ARRIVALS_BYTES + x for x in addresses(self.instance)))
-        places = params.places(in_epilogue)
-        return Launch(kernel, blocks, Arguments(params.pack()), places=places)
+        return shared_launch(kernel, blocks, params, None, paced, device, in_epilogue)
 
 
 def plan(

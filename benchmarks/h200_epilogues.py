@@ -7,7 +7,8 @@ then a ``torch.compile``d element-wise kernel; ``whole``, ``torch.compile`` of b
 ``packed``, ``tiercel.linear`` with a packed weight, which plans one of two: ``fused``, the
 classical kernel, or ``scheme``, Winograd's scheme, A combined and judged in the same launch. Ratios
 are over the faster of the first two: interleaved (one call each in random order, the host being
-ahead), and of these three sustained as in ``h200_gemm.py``, turns of 0.3 s. Two players say what an
+ahead), and of these three sustained: medians of turns of 0.1 s, in every order of the three, since
+who follows an element-wise kernel finds a cooler chip. Two players say what an
 epilogue that costs nothing would reach: ``product``, cuBLAS alone, and ``plain``, the product alone
 by tiercel. What has to be compiled is compiled before, by one process for each product.
 """
@@ -29,11 +30,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-import h200_gemm
 import torch
 import torch._dynamo.config
 import torch.nn.functional as F
-from h200_gemm import Player, provenance, sustained
+from h200_gemm import Player, provenance, timed, turn_of
 
 import tiercel
 from tiercel import epilogues as ep
@@ -45,7 +45,7 @@ Tensors = dict[str, torch.Tensor]
 HEAD = 128
 SCHEME = "winograd"
 SETS_BYTES = 200 << 20
-TURN = 0.3  # seconds: figures of turns of 0.05 differed by 0.05 from one to the next
+TURN = 0.1  # seconds
 PEERS = ("split", "whole")
 STEADY = (*PEERS, "packed")  # players with sustained turns
 MOST_SETS = 8  # of operands, which take turns
@@ -172,6 +172,23 @@ def interleaved(players: dict[str, Player], rounds: int) -> dict[str, float]:
     return {name: statistics.median(found) for name, found in times.items()}
 
 
+def sustained(players: dict[str, Player], seconds: float) -> dict[str, dict[str, float]]:
+    """Milliseconds of a call, clock and power: medians of turns in every order of the players.
+
+    In one order and its reverse, twice, the same kernel was at 0.943 and, by turns in random order,
+    at 1.075 (`residual_rms`, 8192 × 4096 × 4096).
+    """
+    calls = {name: max(3, int(seconds * 1e3 / timed(play, 3))) for name, play in players.items()}
+    turns: dict[str, list[tuple[float, float, float]]] = {name: [] for name in players}
+    turn_of(players["split"], calls["split"])  # the first one finds a chip at rest
+    for order in itertools.permutations(players):
+        for name in order:
+            turns[name].append(turn_of(players[name], calls[name]))
+    fields = "ms", "clock_mhz", "watts"
+    medians = {name: map(statistics.median, zip(*x, strict=True)) for name, x in turns.items()}
+    return {name: dict(zip(fields, found, strict=True)) for name, found in medians.items()}
+
+
 def players(
     case: Case, M: int, tiles: list[Tile | None], whole: bool, scheme_too: bool
 ) -> dict[str, Player]:
@@ -280,7 +297,8 @@ def measure(
         "ratios": {
             name: {"interleaved": fastest["interleaved"] / ms}
             | ({"sustained": fastest["sustained"] / steady[name]["ms"],
-                "clock_mhz": steady[name]["clock_mhz"]} if name in steady else {})
+                "clock_mhz": steady[name]["clock_mhz"], "watts": steady[name]["watts"]}
+               if name in steady else {})
             for name, ms in middle.items()
         },
     }  # fmt: skip
@@ -358,7 +376,6 @@ def main(
     folder = Path(tempfile.gettempdir()) / "inductor-of-epilogues"  # shared with the compilations
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))
     begin = time.perf_counter()
-    h200_gemm.ROUNDS = 2  # A B, B A
     torch._dynamo.config.recompile_limit = 64  # each case is another size of the same functions
     sizes, names = [int(M) for M in rows.split(",")], models.split(",")
     tiles: list[Tile | None] = [*LARGE] if sweep else [None]

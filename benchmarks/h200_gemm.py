@@ -109,10 +109,10 @@ def sustained(
     calls = {name: max(3, int(seconds * 1e3 / timed(play, 3))) for name, play in players.items()}
     turns: dict[str, list[tuple[float, float, float]]] = {name: [] for name in players}
     last = list(players)[-1]
-    _turn(players[last], calls[last])
+    turn_of(players[last], calls[last])
     for round_ in range(rounds):
         for name in list(players)[:: 1 if round_ % 2 == 0 else -1]:
-            turns[name].append(_turn(players[name], calls[name]))
+            turns[name].append(turn_of(players[name], calls[name]))
     medians = {name: map(statistics.median, zip(*turns[name], strict=True)) for name in players}
     return {
         name: dict(zip(("ms", "clock_mhz", "watts"), found, strict=True))
@@ -120,7 +120,7 @@ def sustained(
     }
 
 
-def _turn(play: Player, calls: int) -> tuple[float, float, float]:
+def turn_of(play: Player, calls: int) -> tuple[float, float, float]:
     """Milliseconds per call, clock in MHz, power in watts."""
     for _ in range(calls // 3):
         play()

@@ -1,5 +1,6 @@
 """Products of tensors equal torch's, whatever computes them."""
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
@@ -135,6 +136,14 @@ def test_small_products_and_other_types_are_torchs(kernel_runs, monkeypatch):
     for found, matrix in zip(tiercel.matmul(nested, nested).unbind(), (x, x + 1), strict=True):
         assert torch.equal(found, matrix @ matrix)
     assert kernel_runs == []
+
+
+@pytest.mark.parametrize("size", [4, 900])
+@pytest.mark.parametrize("bias", [2.0, [1.0] * 4, np.ones(4, np.float32)])
+def test_a_bias_that_is_no_tensor_is_named(size, bias):
+    a = torch.ones(size, size)
+    with pytest.raises(TiercelTypeError, match=r"bias is a \w+; allowed: a tensor"):
+        tiercel.matmul(a, a, bias=bias)
 
 
 def test_vectors_take_a_bias_like_arrays_do():

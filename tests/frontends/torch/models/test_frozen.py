@@ -181,6 +181,34 @@ def test_freed_memory_that_comes_back_as_another_weight(packed_runs):
         del layer
 
 
+def test_an_outer_patch_packs_again_after_an_inner_one(layer, packed_runs):
+    x = torch.randn(256, 1024)
+    tiercel.patch(layer, pack_weights=True)
+    with tiercel.patch(layer, pack_weights=True, accuracy="fast"):
+        check(layer, x)
+    check(layer, x)
+    assert packed_runs == [True, True]
+
+
+def test_parameters_are_converted_by_swapping(layer, packed_runs):
+    tiercel.patch(layer, pack_weights=True)
+    check(layer, torch.randn(256, 1024))
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        layer.double()
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+    x = torch.randn(256, 1024, dtype=torch.float64)
+    torch.testing.assert_close(layer(x), x @ layer.weight.t())
+    assert packed_runs == [True, True]
+
+
+def test_a_sparse_weight_is_not_packed(layer):
+    layer.weight = nn.Parameter(torch.eye(1024).to_sparse(), requires_grad=False)
+    assert "not an ordinary matrix" in tiercel.patch(layer, pack_weights=True).layers[0].decision
+    assert torch.equal(layer(torch.ones(300, 1024)), torch.ones(300, 1024))
+
+
 class Adapted(nn.Module):
     """A low-rank adapter on a frozen layer, as PEFT writes it."""
 

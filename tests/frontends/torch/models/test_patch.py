@@ -51,6 +51,20 @@ def test_as_a_context(model, kernel_runs):
     assert len(kernel_runs) == report.patched == 2
 
 
+def test_the_end_of_an_inner_context_leaves_the_outer_one(model, kernel_runs):
+    tiercel.patch(model, filter=lambda name, _: name == "0")
+    outer = model[0].forward
+    with tiercel.patch(model, accuracy="classical"):
+        assert model[0].forward.options.accuracy == "classical"
+        assert "forward" in vars(model[2])
+    assert model[0].forward is outer
+    assert "forward" not in vars(model[2])
+    model(torch.ones(1, 8))
+    assert len(kernel_runs) == 1
+    tiercel.unpatch(model)
+    assert "forward" not in vars(model[0])
+
+
 def test_report_says_what_was_left_alone_and_why(model):
     class Own(nn.Linear):
         def forward(self, input):

@@ -9,9 +9,8 @@ does. Writes through ``.data`` to a part of a packed weight are the caller's to 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
-from weakref import WeakValueDictionary, ref
+from weakref import WeakValueDictionary
 
 import torch
 
@@ -36,7 +35,9 @@ class FrozenWeight:
         self._samples: torch.Tensor | None = None
         self._packed: Any = None
         self._place: Any = None
-        self._weight: Callable[[], Any] = _nothing
+        # Held, so that no other tensor takes its address unseen. Not by a weak reference: with one
+        # `torch.utils.swap_tensors`, by which modules may convert their parameters, refuses it.
+        self._weight: torch.Tensor | None = None
 
     @property
     def nbytes(self) -> int:
@@ -50,25 +51,25 @@ class FrozenWeight:
             self.release()
             self._place = place
             _FROZEN[place] = self
-        self._weight = ref(w) if w._base is None else _nothing
+        self._weight = w if w._base is None else None
 
     def is_of(self, w: torch.Tensor) -> bool:
         """Whether w was found to be packable, and still is, without asking all over again.
 
         (While a CUDA graph is captured nothing can be packed; what is packed stays.)
         """
-        return self._weight() is w and not w.requires_grad and self._place == _place(w)
+        return self._weight is w and not w.requires_grad and self._place == _place(w)
 
     def release(self) -> None:
         """Forget the weight and free its packed form."""
         if _FROZEN.get(self._place) is self:
             del _FROZEN[self._place]
         self._place, self._state, self._samples, self._packed = None, None, None, None
-        self._calls, self._weight = {}, _nothing
+        self._calls, self._weight = {}, None
 
     def calls(self, w: torch.Tensor) -> dict[Any, Any] | None:
         """Products of w that have run (``routing/repeated.py``); None unless w is as then."""
-        same = self._weight() is w and not w.requires_grad and self._state == _state(w)
+        same = self._weight is w and not w.requires_grad and self._state == _state(w)
         return self._calls if same else None
 
     def packed(self, w: torch.Tensor) -> Any:
@@ -99,21 +100,21 @@ def packed_form(w: torch.Tensor, options: Options) -> tuple[Any, dict[Any, Any] 
     return frozen.packed(w), frozen.calls(w)
 
 
-def _nothing() -> None:
-    return None
-
-
 def why_not_packable(w: torch.Tensor) -> str:
     """Why a weight (N, K) cannot be packed; "" if it is frozen and its changes are counted."""
     parameter = w if w._base is None else w._base
     engine = engine_for(w.device.type)
     if parameter.requires_grad:
         return "the weight is not frozen (requires_grad)"
-    if not are_plain(w) or w.is_inference() or w.is_neg() or w.dim() != 2 or w.numel() == 0:
+    if not are_plain(w) or w.dim() != 2 or w.numel() == 0 or not _is_counted(w):
         return "the weight is not an ordinary matrix whose changes torch counts"
     if engine is None:
         return f"no packed form on {w.device.type}"
     return engine.why_not_packed(w)
+
+
+def _is_counted(w: torch.Tensor) -> bool:
+    return w.layout is torch.strided and not w.is_inference() and not w.is_neg()
 
 
 def _state(w: torch.Tensor) -> Any:

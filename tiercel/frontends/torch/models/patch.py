@@ -32,7 +32,7 @@ def patch(
         reason = _why_not(module, kind, options)
         if not reason and filter is not None and not filter(name, module):
             reason = "not chosen by filter"
-        note, forward = "", None
+        note, forward, before = "", None, planned_forward(module)
         if not reason:
             w = kind.weight(module)
             note = _why_not_packed(w, options) if pack_weights else ""
@@ -42,19 +42,29 @@ def patch(
                 module.forward = forward
                 if pack_weights and not note:
                     forward.pack(w)
-        entries.append(Entry(name, module, kind, reason, note, forward))
-    return Report(tuple(entries), options, dry_run, model)
+        entries.append(Entry(name, module, kind, reason, note, forward, before))
+    return Report(tuple(entries), options, dry_run)
 
 
 def unpatch(model: nn.Module) -> None:
     """See ``tiercel.unpatch``."""
     _check_model(model)
     for module in model.modules():
-        forward = planned_forward(module)
-        if forward is not None:
-            if forward.frozen is not None:
-                forward.frozen.release()
-            del vars(module)["forward"]
+        give_back(module, None)
+
+
+def give_back(module: nn.Module, before: PlannedForward | None) -> None:
+    """Take a layer's planned forward away, if it has one; ``before`` is put in its place."""
+    forward = planned_forward(module)
+    if forward is None:
+        return
+    for planned in (forward, before):
+        if planned is not None and planned.frozen is not None:
+            planned.frozen.release()  # of ``before``: packed again when it is used
+    if before is None:
+        del vars(module)["forward"]
+    else:
+        vars(module)["forward"] = before
 
 
 def _linear_layers(model: nn.Module) -> Iterator[tuple[str, Any, Kind]]:

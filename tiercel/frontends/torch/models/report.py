@@ -56,7 +56,10 @@ class Layer:
 
 @dataclass(frozen=True)
 class Entry:
-    """A linear layer as ``patch`` found it: why it was left alone, or why not packed."""
+    """A linear layer as ``patch`` found it: why it was left alone, or why not packed.
+
+    ``forward`` is what it got, ``before`` what an earlier ``patch`` had given to it.
+    """
 
     name: str
     module: Any
@@ -64,21 +67,21 @@ class Entry:
     reason: str
     not_packed: str
     forward: PlannedForward | None
+    before: PlannedForward | None
 
 
 @dataclass(frozen=True)
 class Report:
     """All linear layers of a model and what became of each; ``str()`` is a table.
 
-    As a context manager it takes the patch back when the block ends. It is falsy: what changes
-    its argument in place returns nothing to use instead, so ``model = patch(model) or model``
-    reads as usual.
+    As a context manager it takes the patch back when the block ends: layers that were patched
+    before are so again. It is falsy: what changes its argument in place returns nothing to use
+    instead, so ``model = patch(model) or model`` reads as usual.
     """
 
     entries: tuple[Entry, ...] = field(repr=False)
     options: Options
     dry_run: bool
-    model: Any = field(repr=False, compare=False)
 
     @property
     def layers(self) -> tuple[Layer, ...]:
@@ -102,10 +105,12 @@ class Report:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        from tiercel.frontends.torch.models.patch import unpatch
+        from tiercel.frontends.torch.models.patch import give_back
 
         if not self.dry_run:
-            unpatch(self.model)
+            for entry in self.entries:
+                if not entry.reason:
+                    give_back(entry.module, entry.before)
 
     def __str__(self) -> str:
         verb = "would be patched" if self.dry_run else "patched"

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from tiercel.errors import TiercelTypeError
 from tiercel.frontends.torch.epilogues.named import with_epilogue
 from tiercel.frontends.torch.routing.operands import are_plain
-from tiercel.frontends.torch.tensors.errors import TensorValueError
+from tiercel.frontends.torch.tensors.errors import TensorTypeError, TensorValueError
 from tiercel.frontends.torch.tensors.fold import folded, repeats_much
 from tiercel.options import Options
 
@@ -23,7 +23,12 @@ def torchs_matmul(a: Any, b: Any, bias: Any, options: Options) -> torch.Tensor:
     pair = folded(a, b) if plain and repeats_much(a, b) else None
     c = torch.matmul(a, b) if pair is None else pair[2](torch.matmul(pair[0], pair[1]))
     if bias is not None:
-        N = b.shape[-1] if b.dim() > 1 else 1
+        if not isinstance(bias, torch.Tensor):
+            raise TensorTypeError(
+                f"bias is a {type(bias).__name__}; allowed: a tensor ({_columns(b)},), one value "
+                "per column of the result, or None"
+            )
+        N = _columns(b)
         if tuple(bias.shape) != (N,):
             raise TensorValueError(
                 f"bias has shape {tuple(bias.shape)}, allowed: ({N},), one value per column of the "
@@ -31,6 +36,10 @@ def torchs_matmul(a: Any, b: Any, bias: Any, options: Options) -> torch.Tensor:
             )
         c = c + (bias if b.dim() > 1 else bias[0])
     return with_epilogue(c, options.epilogue)
+
+
+def _columns(b: torch.Tensor) -> int:
+    return b.shape[-1] if b.dim() > 1 else 1
 
 
 def _is_layer(a: Any, b: Any, bias: Any) -> bool:

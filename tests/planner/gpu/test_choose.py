@@ -80,6 +80,14 @@ def test_a_short_k_or_an_epilogue_makes_the_own_kernel_win():
     assert chosen(8192, 8192, 8192, dtype="bfloat16", epilogue="gelu") == "classical"
 
 
+@pytest.mark.parametrize(("N", "expected"), [(12288, "vendor"), (12416, "classical")])
+def test_tiles_that_fill_their_waves_and_hide_their_ends_are_the_vendors(N: int, expected: str):
+    # With 12288 columns cuBLAS takes tiles of 128 × 176, and the own kernel had 0.956 of its speed;
+    # with 12416 it takes 128 × 192, and that had 1.04.
+    problem = Problem(3584, N, 3072, "bfloat16", layout_b="col", static_b=True)
+    assert make_plan(problem, H200).chosen.algorithm == expected
+
+
 def test_an_isolated_call_must_not_lose_by_its_wait_for_an_own_kernel():
     problem = Problem(16384, 16384, 16384, "bfloat16", layout_b="col")
     plan = make_plan(problem, H200)

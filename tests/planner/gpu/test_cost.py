@@ -6,7 +6,7 @@ import pytest
 
 from tests.planner.gpu.h200 import H200
 from tiercel.planner.gpu import cost, memory
-from tiercel.planner.gpu.tiles import busy, share, used
+from tiercel.planner.gpu.tiles import busy, share, used, vendors
 from tiercel.planner.gpu.variants import named
 from tiercel.planner.problem import Problem
 
@@ -82,8 +82,17 @@ def test_tiles_in_waves():
     assert used(8192, 8192, 7, 132, "float32") > used(300, 300, 7, 132, "float32")
 
 
-def test_power_hides_the_last_wave_of_the_vendors_16_bit_products():
-    assert used(1536, 3072, 1, 132, "bfloat16") == 1.0
+def test_the_vendor_takes_the_16_bit_tile_whose_waves_take_least():
+    # Names of cuBLAS's kernels: 192 × 192, 128 × 176 (14.85 waves) and 128 × 192 (1.55 waves).
+    assert vendors(16384, 16384, 132)[0] == pytest.approx(16384**2 / (192**2 * 132 * 57))
+    assert vendors(3584, 12288, 132)[0] == pytest.approx(3584 * 12288 / (128 * 176 * 132 * 15))
+    assert vendors(8704, 576, 132)[0] == pytest.approx(8704 * 576 / (128 * 192 * 132 * 2))
+
+
+def test_power_hides_some_of_the_last_wave_of_the_vendors_16_bit_products():
+    share_busy, hides = vendors(8704, 576, 132)
+    assert share_busy < used(8704, 576, 1, 132, "bfloat16") < 1.0
+    assert not hides
     assert used(64, 64, 1, 132, "bfloat16") == pytest.approx(1 / 132)
 
 

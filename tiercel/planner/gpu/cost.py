@@ -26,10 +26,12 @@ from tiercel.planner.gpu.memory import (
     BYTES,
     FUSED_CLUSTER,
     FUSED_TILE,
+    fused_copies,
     fused_planes,
+    plain_bytes,
     plane_sizes,
 )
-from tiercel.planner.gpu.tiles import busy_alone, share, used, waves
+from tiercel.planner.gpu.tiles import busy_alone, share, used, vendors, waves
 from tiercel.planner.gpu.variants import Variant, fused
 from tiercel.planner.problem import Problem
 
@@ -43,13 +45,22 @@ HIDING_COLUMNS = 4096
 #: takes a third, at 1.08.
 HIDING = 0.4
 FIXED_LAUNCHES = 3  # the guard's records and its repair
+HIDDEN = 0.25  # of a tile's start and end, what shows of them where PingPong hides them
+MOST_HIDDEN = 2048  # longest K for which the classical kernel's tiles hide their start and end
+TURNING = 0.87  # rate of a copy that transposes over that of one that does not
 
 
 def vendor_seconds(problem: Problem, machine: GpuMachine) -> float:
     """The vendor's library, and torch's pass for an epilogue."""
     sizes = problem.M, problem.N, 1
     share_used = used(*sizes, machine.multiprocessors, problem.dtype, problem.K)
-    flops = problem.flops * (1 + _rates(problem, machine).ramp / problem.K)
+    rates = _rates(problem, machine)
+    ramp = rates.ramp
+    if problem.itemsize == 2 and vendors(problem.M, problem.N, machine.multiprocessors)[1]:
+        ramp *= HIDDEN
+    flops = problem.flops * (1 + ramp / problem.K)
+    if problem.crossed:
+        share_used *= rates.crossed
     multiply = flops / (_rate(problem, machine) * share_used)
     seconds = max(multiply, _moved(problem, machine)) + machine.launch * 1e-6
     return seconds + epilogue_seconds(problem, machine)
@@ -58,8 +69,21 @@ def vendor_seconds(problem: Problem, machine: GpuMachine) -> float:
 def plain_seconds(problem: Problem, machine: GpuMachine) -> float:
     """The own classical kernel, bias and epilogue inside."""
     share_busy = busy_alone(problem.M, problem.N, machine.multiprocessors)
-    multiply = _own(problem, machine, _plain(machine), share_busy)
-    return max(multiply, _moved(problem, machine)) + machine.launch * 1e-6
+    rates = _plain(problem, machine)
+    shown = rates.shown / problem.K if problem.K > MOST_HIDDEN else 0.0
+    multiply = _own(problem, machine, rates, share_busy, shown=shown)
+    seconds = max(multiply, _moved(problem, machine)) + machine.launch * 1e-6
+    if problem.dtype != "tfloat32":
+        return seconds
+    # What follows takes a pass of its own.
+    if problem.bias or problem.epilogue is not None:
+        seconds += _pass(problem, machine)
+    return seconds + _turning(plain_bytes(problem), machine)
+
+
+def _turning(copied: int, machine: GpuMachine) -> float:
+    """Copying so many bytes of operands, transposed."""
+    return 2 * copied / machine.copy / TURNING / 1e9 + machine.launch * 1e-6 if copied else 0.0
 
 
 def _own(
@@ -68,21 +92,26 @@ def _own(
     rates: PlainRates | FusedRates,
     share_busy: float,
     depth: int = 1,
+    shown: float = 0.0,
 ) -> float:
-    """2·M·N·K operations of our 16-bit kernel, whose products are K / ``depth`` long."""
-    power = problem.flops / (_rate(problem, machine) * rates.multiply)
-    ramp = _plain(machine).ramp * depth / problem.K
+    """2·M·N·K operations of our kernel, whose products are K / ``depth`` long.
+
+    ``shown``: of their time, what starting and ending tiles adds to it.
+    """
+    power = problem.flops * (1 + shown) / (_rate(problem, machine) * rates.multiply)
+    ramp = _plain(problem, machine).ramp * depth / problem.K
     return max(power, problem.flops * (1 + ramp) / (rates.clock * 1e12 * share_busy))
 
 
-def _plain(machine: GpuMachine) -> PlainRates:
-    assert machine.plain is not None, "the machine has the kernel"
-    return machine.plain
+def _plain(problem: Problem, machine: GpuMachine) -> PlainRates:
+    found = machine.plain_of(problem.dtype)
+    assert found is not None, "the machine has the kernel"
+    return found
 
 
 def fused_seconds(problem: Problem, machine: GpuMachine, name: str) -> float:
     """A scheme of one level inside the own kernel, of those that the machine has rates of."""
-    (scheme,), rates = fused(name).schemes, machine.fused[name]
+    (scheme,), rates = fused(name).schemes, machine.fused_of(problem.dtype)[name]
     M, N, K = problem.M, problem.N, problem.K
     down, across = FUSED_TILE
     clusters = machine.multiprocessors // FUSED_CLUSTER
@@ -102,16 +131,18 @@ def fused_seconds(problem: Problem, machine: GpuMachine, name: str) -> float:
     if turns <= 1 and N < HIDING_COLUMNS:
         combine = min(combine, machine.copy)
     combining = moved / combine * 1e-9
-    if not problem.static_b:
+    if not problem.static_b and problem.itemsize == 2:  # which idle warps combine
         combining = max(combining, moved / IDLE_RATE - HIDING * multiply)
     move = combining + rates.out * M * N * 1e-12
     # Along contiguous rows of K the guard's statistics come along with the planes.
-    guarded = M * K * (problem.layout_a != "row")
-    guarded += K * N * (problem.layout_b != "col" and not problem.static_b)
+    guarded = 0
+    if problem.dtype != "tfloat32":  # whose operands are copied, if need be
+        guarded += M * K * (problem.layout_a != "row")
+        guarded += K * N * (problem.layout_b != "col" and not problem.static_b)
     guard = guarded * problem.itemsize / machine.check / 1e9
-    passes = epilogue_seconds(problem, machine)
+    passes = epilogue_seconds(problem, machine) + _turning(fused_copies(problem), machine)
     if problem.bias:  # added by a pass of its own
-        passes += 2 * M * N * problem.itemsize / machine.copy / 1e9
+        passes += _pass(problem, machine)
     return multiply + move + guard + passes + start + FUSED_LAUNCHES * machine.launch * 1e-6
 
 
@@ -154,8 +185,11 @@ def portable_seconds(problem: Problem, machine: GpuMachine, variant: Variant) ->
 
 def epilogue_seconds(problem: Problem, machine: GpuMachine) -> float:
     """torch's element-wise pass over C; a bias goes along with the vendor's product."""
-    if problem.epilogue is None:
-        return 0.0
+    return 0.0 if problem.epilogue is None else _pass(problem, machine)
+
+
+def _pass(problem: Problem, machine: GpuMachine) -> float:
+    """Reading and writing C once more."""
     return 2 * problem.M * problem.N * problem.itemsize / machine.copy / 1e9
 
 

@@ -13,6 +13,9 @@ from typing import Any
 
 from tiercel.errors import TiercelValueError
 
+#: Dtypes whose own kernels share one set of rates.
+SIXTEEN_BIT = ("bfloat16", "float16")
+
 
 @dataclass(frozen=True)
 class GpuRates:
@@ -22,7 +25,8 @@ class GpuRates:
     squares, in steady operation, where power sets the clock. ``batched``: rate of its batched
     routine on large planes over that of one product of as many operations; ``half``: side of a
     plane at which the batched routine reaches half of that; ``ramp``: elements of K that take as
-    long as a tile's start and end.
+    long as a tile's start and end. ``crossed``: the vendor's rate where neither operand is
+    contiguous along K over that of other layouts.
     """
 
     peak: float
@@ -30,6 +34,7 @@ class GpuRates:
     batched: float = 1.0
     half: float = 0.0
     ramp: float = 0.0
+    crossed: float = 1.0
 
     def at(self, side: float) -> float:
         """TFLOP/s of a square; between two measured ones along the logarithm of the side.
@@ -46,16 +51,18 @@ class GpuRates:
 
 @dataclass(frozen=True)
 class PlainRates:
-    """The own classical 16-bit kernel.
+    """The own classical kernel.
 
     ``multiply``: its rate over the vendor's where power sets the clock. ``clock``: TFLOP/s with all
     multiprocessors busy at the clock that is left where some are idle; then a tile's start and end
     take as long as ``ramp`` elements of K, which the rest of the power makes up for elsewhere.
+    ``shown``: the same where power sets the clock and K is too long for the tiles that hide it.
     """
 
     multiply: float
     clock: float
     ramp: float
+    shown: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -87,6 +94,7 @@ class GpuMachine:
     classical kernel starts as soon as the vendor's: 16.5 us of the host, and 16.6.)
     ``plain``: of the own classical 16-bit kernel; None: there is none.
     ``fused``: by name of the scheme, of that kernel with a scheme inside; none: there is none.
+    ``plain_tf32``, ``fused_tf32``: the same of TF32.
     ``memory``: bytes. ``measured``: on this machine, not shipped.
     """
 
@@ -105,6 +113,8 @@ class GpuMachine:
     rates: Mapping[str, GpuRates]
     plain: PlainRates | None = None
     fused: Mapping[str, FusedRates] = field(default_factory=dict)
+    plain_tf32: PlainRates | None = None
+    fused_tf32: Mapping[str, FusedRates] = field(default_factory=dict)
     fingerprint: str = ""
     measured: bool = False
     notes: Mapping[str, str] = field(default_factory=dict)
@@ -122,6 +132,23 @@ class GpuMachine:
             lines.append(f"  {self.notes['spread']}")
         return "\n".join(lines)
 
+    def plain_of(self, dtype: str) -> PlainRates | None:
+        """Rates of the own classical kernel in a dtype; None: there is none."""
+        if dtype == "tfloat32":
+            return self.plain_tf32
+        return self.plain if dtype in SIXTEEN_BIT else None
+
+    def fused_of(self, dtype: str) -> Mapping[str, FusedRates]:
+        """The same of that kernel with a scheme inside, by the scheme's name."""
+        if dtype == "tfloat32":
+            return self.fused_tf32
+        return self.fused if dtype in SIXTEEN_BIT else {}
+
+    def without_kernels(self, reason: str) -> GpuMachine:
+        """The same GPU where the own kernels cannot run, for a ``reason``."""
+        bare = replace(self, plain=None, fused={}, plain_tf32=None, fused_tf32={})
+        return replace(bare, notes={"unavailable": reason})
+
     def only(self, dtype: str, compute: str) -> GpuMachine:
         """The same GPU with the rates of ``dtype`` under the name of its compute dtype."""
         return replace(self, rates={compute: self.rates[dtype]})
@@ -138,8 +165,9 @@ class GpuMachine:
             dtype: GpuRates(**{**x, "vendor": tuple(map(tuple, x["vendor"]))})
             for dtype, x in data["rates"].items()
         }
-        data["plain"] = _plain(data.get("plain"))
-        data["fused"] = _fused(data.get("fused") or {})
+        for kind in "", "_tf32":
+            data[f"plain{kind}"] = _plain(data.get(f"plain{kind}"))
+            data[f"fused{kind}"] = _fused(data.get(f"fused{kind}") or {})
         return cls(**data)
 
 
@@ -147,7 +175,9 @@ def _plain(data: Mapping[str, float] | float | None) -> PlainRates | None:
     """Older profiles have the rate alone, or a factor for A by columns, too."""
     if isinstance(data, int | float):
         return PlainRates(data, math.inf, 0.0)
-    return None if data is None else PlainRates(data["multiply"], data["clock"], data["ramp"])
+    if data is None:
+        return None
+    return PlainRates(data["multiply"], data["clock"], data["ramp"], data.get("shown", 0.0))
 
 
 def _fused(data: Mapping[str, Any]) -> dict[str, FusedRates]:

@@ -142,6 +142,20 @@ def drop(table, signs, r, rank, count):
 
 
 @njit
+def drop_empty(table, signs, r, s, rank, count):
+    """Remove those of two products of which a factor is zero; the new rank and number of active."""
+    # The higher number first: dropping it moves no product that is still to be dropped.
+    for product in (max(r, s), min(r, s)):
+        empty = False
+        for slot in range(3 * product, 3 * product + 3):
+            empty = empty or table.words[slot] == ZERO
+        if empty:
+            count = drop(table, signs, product, rank, count)
+            rank -= 1
+    return rank, count
+
+
+@njit
 def walk(words, signs, rank, ternary, symmetric, flips, target, plus_after, margin, seed):
     """Walk at random until the rank is `target` or `flips` steps are done.
 
@@ -202,15 +216,7 @@ def walk(words, signs, rank, ternary, symmetric, flips, target, plus_after, marg
         count, z_empty = change(table, signs, qz, z_new, ternary, count)
         if not (y_empty or z_empty):
             continue
-        # The higher number first: dropping it moves no product that is still to be dropped.
-        first, second = (r, s) if r > s else (s, r)
-        for product in (first, second):
-            empty = False
-            for slot in range(3 * product, 3 * product + 3):
-                empty = empty or words[slot] == ZERO
-            if empty:
-                count = drop(table, signs, product, rank, count)
-                rank -= 1
+        rank, count = drop_empty(table, signs, r, s, rank, count)
         waited = 0
         if rank <= least:
             # An equal rank counts too: it was reached by another way, so it is a new node.

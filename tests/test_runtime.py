@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,13 @@ WITHOUT_LLVMLITE = "import sys; sys.modules['llvmlite'] = None"
 UNSUPPORTED = """
 import llvmlite.binding
 llvmlite.binding.get_process_triple = lambda: "riscv64-unknown-linux-gnu"
+"""
+
+NO_CODE = """
+import llvmlite.binding
+def link(*_):
+    raise RuntimeError("Permission denied")
+llvmlite.binding.JITLibraryBuilder.link = link
 """
 
 PRODUCTS = """
@@ -58,7 +66,12 @@ def printed(code: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("machine", "reason"), [(WITHOUT_LLVMLITE, "llvmlite"), (UNSUPPORTED, "riscv64")]
+    ("machine", "reason"),
+    [
+        (WITHOUT_LLVMLITE, "llvmlite"),
+        (UNSUPPORTED, "riscv64"),
+        (NO_CODE, "this process may not run code that it has made: Permission denied"),
+    ],
 )
 def test_without_kernels_numpy_computes_and_one_warning_says_why(machine: str, reason: str):
     found = json.loads(printed(machine + PRODUCTS))
@@ -69,6 +82,67 @@ def test_without_kernels_numpy_computes_and_one_warning_says_why(machine: str, r
     assert found["rows"] == 1
     assert "scheme='strassen' cannot run" in found["refused"]
     assert reason in found["refused"]
+
+
+WITHOUT_MEMORY = """
+import numpy as np
+import tiercel
+from tiercel.targets.cpu import workspace
+a = np.ones((1600, 1600), np.float32)
+out = np.empty_like(a)
+for _ in range(3):
+    tiercel.matmul(a, a, out=out)
+tiercel.release_workspace()
+def full(nbytes):
+    raise MemoryError("full")
+workspace._map = full
+for rows in (1600, 1600, 1500):
+    out[:] = 0
+    tiercel.matmul(a[:rows], a, out=out[:rows])
+    assert (out[:rows] == 1600).all()
+try:
+    tiercel.matmul(a, a, scheme="strassen")
+except MemoryError as error:
+    print(error)
+"""
+
+TENSORS_WITHOUT_MEMORY = """
+import torch
+t = torch.ones(1600, 1600)
+for _ in range(2):
+    assert (tiercel.matmul(t, t) == 1600).all()
+try:
+    tiercel.matmul(t, t, batch_invariant=True)
+except MemoryError as error:
+    print(error)
+"""
+
+
+def test_without_memory_for_a_workspace_numpy_computes():
+    assert printed(WITHOUT_MEMORY) == "full\n"
+
+
+def test_without_memory_for_a_workspace_torch_computes():
+    pytest.importorskip("torch")
+    assert printed(WITHOUT_MEMORY + TENSORS_WITHOUT_MEMORY) == "full\nfull\n"
+
+
+def test_a_package_in_a_zip_file(tmp_path: Path):
+    with zipfile.ZipFile(tmp_path / "tiercel.zip", "w") as archive:
+        for file in (ROOT / "tiercel").rglob("*"):
+            if file.is_file() and file.suffix != ".pyc":
+                archive.write(file, file.relative_to(ROOT))
+    code = f"""
+import sys
+sys.path.insert(0, {str(tmp_path / "tiercel.zip")!r})
+import numpy as np
+import tiercel
+a = np.ones((64, 64), np.float32)
+assert (tiercel.matmul(a, a, scheme="lean-2x3x4") == 64).all()
+tiercel.plan(4096, 4096, 4096, dtype="bfloat16", device="cuda")
+print(tiercel.__file__)
+"""
+    assert ".zip" in printed(code)
 
 
 def test_import_loads_no_compiler_and_reads_no_profile():

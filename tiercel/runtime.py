@@ -45,11 +45,19 @@ def plan_for(problem: Problem) -> Plan:
 def execute(
     plan: Plan, a: np.ndarray, b: np.ndarray | Packed, out: np.ndarray, bias: np.ndarray | None
 ) -> bool:
-    """Run a plan that chose an own kernel, and count it; False when the guard refused the data."""
+    """Run a plan that chose an own kernel, and count it.
+
+    False when the guard refused the data, or there is no memory for the plan's workspace.
+    """
     recipe = plan.chosen.recipe
     assert recipe is not None, "a plan for NumPy has nothing to execute"
     start = perf_counter()
-    done = _execute(plan, recipe, a, b, out, bias)
+    try:
+        done = _execute(plan, recipe, a, b, out, bias)
+    except MemoryError:
+        if plan.problem.must_use:
+            raise
+        done = False  # what runs instead needs less
     seconds = perf_counter() - start
     counters.record(plan, seconds, recipe.multiplications_saved if done else 0, refused=not done)
     if not done:
@@ -102,8 +110,10 @@ def machine(dtypes: tuple[str, ...] = DTYPES) -> Machine:
     Read from the cache, or measured now: a second per dtype, once.
     """
     try:
+        from tiercel.targets.cpu.compile import pool_functions
         from tiercel.targets.cpu.threads import allowed
 
+        pool_functions()  # a stored profile does not tell whether code may be loaded
         parts = [_machine(allowed(), dtype) for dtype in dtypes]
     except (ImportError, LookupError) as reason:
         return _unavailable(str(reason))

@@ -10,9 +10,9 @@ from click.testing import CliRunner, Result
 from tiercel import schemes
 from tiercel.cli import main
 from tiercel.commands.replay import recipe
-from tiercel.schemes.catalogue import FOUND as FOUND_FOLDER
 
-FOUND = sorted(path.stem.rsplit("-", 1)[0] for path in Path(FOUND_FOLDER).glob("*.json"))
+FILES = Path(schemes.__file__).with_name("found").glob("*.json")
+FOUND = sorted(path.stem.rsplit("-", 1)[0] for path in FILES)
 
 # They came from searches that the present one, and the present catalogue, do not repeat.
 EARLIER = {"lean-2x5x5", "lean-3x4x5", "lean-3x5x5"}

@@ -8,16 +8,17 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from itertools import permutations
+from typing import TYPE_CHECKING
 
 from tiercel.errors import TiercelValueError
 from tiercel.schemes.compose import classical, concatenate, tensor
 from tiercel.schemes.scheme import Scheme
 from tiercel.schemes.transform import orient
 
-Grid = tuple[int, int, int]
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
-#: Schemes that `tiercel search` found: files ``<family>-<m>x<k>x<n>-<rank>.json``, m ≤ k ≤ n.
-FOUND = os.path.join(os.path.dirname(__file__), "found")
+Grid = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -111,25 +112,31 @@ def _known(module: str, function: str = "") -> Callable[[], Scheme]:
 
 
 def _found() -> dict[str, Entry]:
-    """The files of `FOUND` in all orders of their grids, known by their names alone."""
+    """What `tiercel search` found, in all orders of the grids, known by the files' names alone.
+
+    The files are ``found/<family>-<m>x<k>x<n>-<rank>.json``, m ≤ k ≤ n.
+    """
+    from importlib.resources import files  # also of a package in a zip; importing need not pay
+
     entries = {}
-    for file in sorted(os.listdir(FOUND)):
-        stem, extension = os.path.splitext(file)
+    folder = files(__package__ or "tiercel.schemes").joinpath("found")
+    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+        stem, extension = os.path.splitext(file.name)
         if extension == ".json":
             family, sizes, rank = stem.rsplit("-", 2)
             m, k, n = map(int, sizes.split("x"))
-            orders = _orders(family, (m, k, n), int(rank), _file(os.path.join(FOUND, file)))
+            orders = _orders(family, (m, k, n), int(rank), _file(file))
             for name, entry in orders.items():
                 entries[name] = replace(entry, listed=entry.grid == (m, k, n))
     return entries
 
 
-def _file(path: str) -> Callable[[], Scheme]:
+def _file(file: Traversable) -> Callable[[], Scheme]:
     @cache
     def build() -> Scheme:
-        from tiercel.schemes.files import load  # json and pathlib, which importing need not pay for
+        from tiercel.schemes.files import loads  # json, which importing need not pay for
 
-        return load(path)
+        return loads(file.read_text(encoding="utf-8"))
 
     return build
 

@@ -71,6 +71,15 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch):
     assert held() <= 11 * MIB
 
 
+def test_memory_that_cannot_be_had_is_named(monkeypatch: pytest.MonkeyPatch):
+    def full(*_, **__):
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(mmap, "mmap", full)
+    with pytest.raises(MemoryError, match=r"1\.0 MiB of scratch memory .* workspace= caps it"):
+        workspace.take(MIB)
+
+
 def test_a_buffer_is_returned_after_an_error():
     with pytest.raises(KeyError), borrow(MIB):
         raise KeyError

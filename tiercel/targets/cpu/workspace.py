@@ -58,7 +58,10 @@ def address_of(memory: bytearray | mmap.mmap) -> int:
 
 
 def take(nbytes: int) -> Buffer:
-    """At least ``nbytes``, for the caller alone until it gives them back."""
+    """At least ``nbytes``, for the caller alone until it gives them back.
+
+    Raises ``MemoryError``.
+    """
     try:
         last = _free.pop()  # in one step, so without the lock
         if last.nbytes - HUGE_PAGE < nbytes <= last.nbytes:
@@ -101,7 +104,13 @@ def _map(nbytes: int) -> mmap.mmap:
     if os.name == "nt":
         return mmap.mmap(-1, nbytes)
     # Shared memory, mmap's default, gets no huge pages on most systems (shmem_enabled=never).
-    buffer = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        buffer = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise MemoryError(
+            f"{nbytes / 2**20:.1f} MiB of scratch memory cannot be had ({error}); "
+            "workspace= caps it"
+        ) from None
     if nbytes >= HUGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):  # a kernel without transparent huge pages
             buffer.madvise(mmap.MADV_HUGEPAGE)

@@ -10,8 +10,8 @@ from tiercel.counters import numpys
 from tiercel.planner.choose import make_plan
 from tiercel.planner.problem import Problem
 from tiercel.shortcut import KNOWN, key_of
-from tiercel.targets.cpu.handover import handover
 from tiercel.targets.cpu.params import CALLS
+from tiercel.targets.cpu.shortcut.handover import handover
 
 PLAN = make_plan(Problem(300, 310, 320, scheme="vendor"), MACHINE)
 

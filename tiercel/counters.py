@@ -17,7 +17,7 @@ from tiercel.targets.cpu.params import CALLS, LATEST, NOTED, OWN_CALLS, THREAD
 
 if TYPE_CHECKING:
     from tiercel.planner.plan import Plan
-    from tiercel.targets.cpu.alone import Alone
+    from tiercel.targets.cpu.shortcut.alone import Alone
 
 
 @dataclass(frozen=True)

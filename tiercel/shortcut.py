@@ -5,8 +5,8 @@ way through the front end and the plans' cache takes 5 µs warm and 150 µs cold
 call of some milliseconds. So a product with default options is known by the shapes and strides of
 its operands. What is not quite like the earlier one takes the long way, which explains errors, too.
 
-A built-in function (``targets/cpu/known.py``) knows them, the shortest way there is. Where there is
-none they are looked up here.
+A built-in function (``targets/cpu/shortcut/known.py``) knows them, the shortest way there is. Where
+there is none they are looked up here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tiercel.counters import numpys
 
 if TYPE_CHECKING:
     from tiercel.planner.plan import Plan
-    from tiercel.targets.cpu.alone import Alone
+    from tiercel.targets.cpu.shortcut.alone import Alone
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -9,8 +9,8 @@ from torch.nn import functional as F
 
 import tiercel
 from tiercel.frontends.torch import cpu
-from tiercel.targets.cpu import openmp
-from tiercel.targets.cpu.pool import Pool
+from tiercel.targets.cpu.pool import openmp
+from tiercel.targets.cpu.pool.pool import Pool
 
 
 def test_the_workers_of_the_pool_have_nothing_to_do(monkeypatch):
@@ -24,7 +24,7 @@ def test_the_workers_of_the_pool_have_nothing_to_do(monkeypatch):
         def summon(pool, workers):
             raise AssertionError(f"{workers} workers were summoned")
 
-        monkeypatch.setattr(Pool, "_start", summon)
+        monkeypatch.setattr(Pool, "start", summon)
         found = tiercel.linear(x, w, **options)
     finally:
         torch.set_num_threads(before)

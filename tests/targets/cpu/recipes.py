@@ -12,8 +12,8 @@ from tiercel import schemes
 from tiercel.lower.blocking import Target, Tile, blocking, ceil_div
 from tiercel.lower.program import Program, lower
 from tiercel.lower.recipe import Guard, Recipe
+from tiercel.targets.cpu.codegen.microkernel import chunk
 from tiercel.targets.cpu.isa import host
-from tiercel.targets.cpu.microkernel import chunk
 
 ROOT = Path(__file__).parents[3]
 

@@ -91,7 +91,7 @@ def test_what_is_compiled_can_be_looked_at(
 def test_a_second_process_compiles_nothing(empty_cache: Path):
     """Nor does it spend time on generating text."""
     use = """
-from tests.targets.cpu.test_pool import job, works
+from tests.targets.cpu.pool.test_pool import job, works
 assert works(job(2))
 """
     python(use)

@@ -13,19 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tiercel.counters import numpys, record
-from tiercel.frontends.numpy.product import Request, is_vendor, run_instead
+from tiercel.frontends.numpy.product import Request, is_vendor, run_instead, warn_as_numpy
 from tiercel.options import DEFAULT
 from tiercel.planner.plan import Plan
 from tiercel.runtime import execute
 from tiercel.shortcut import Way, at_once, is_known, keep
-from tiercel.targets.cpu.address import address
-from tiercel.targets.cpu.handover import handover
 from tiercel.targets.cpu.params import DONE, UNLIKE
+from tiercel.targets.cpu.shortcut.address import address
+from tiercel.targets.cpu.shortcut.handover import handover
 from tiercel.targets.cpu.threads import allowed
 
 if TYPE_CHECKING:
-    from tiercel.targets.cpu.alone import Alone
-    from tiercel.targets.cpu.repeat import Repeat
+    from tiercel.targets.cpu.shortcut.alone import Alone
+    from tiercel.targets.cpu.shortcut.repeat import Repeat
 
 
 def remember(plan: Plan, a: NDArray, b: NDArray, c: NDArray, request: Request) -> None:
@@ -54,8 +54,11 @@ def _way(
     recipe = plan.chosen.recipe
     if recipe is None:
         return None, None
-    from tiercel.targets.cpu.alone import alone
-    from tiercel.targets.cpu.repeat import Repeat, repeatable  # not for NumPy's products: 10 ms
+    from tiercel.targets.cpu.shortcut.alone import alone
+    from tiercel.targets.cpu.shortcut.repeat import (  # not for NumPy's products: 10 ms
+        Repeat,
+        repeatable,
+    )
 
     if plan.chosen.fringe == 0 and repeatable(recipe):
         repeat = Repeat(recipe, a, b, c)
@@ -85,6 +88,7 @@ def _at_once(plan: Plan, repeat: Repeat, c: NDArray, request: Request) -> Way:
         state = repeat(a, b, out)
         if state == DONE:
             record(plan, perf_counter() - start, saved)
+            warn_as_numpy(a, b, out, request)
             return out
         if state == UNLIKE:
             return None
@@ -119,7 +123,9 @@ def _again(plan: Plan, a: NDArray, b: NDArray, c: NDArray, request: Request) -> 
         if out is None and not contiguous:
             return None
         c = np.empty(shape, dtype) if out is None else out
-        if not execute(plan, a, b, c, None):
+        if execute(plan, a, b, c, None):
+            warn_as_numpy(a, b, c, request)
+        else:
             run_instead(plan, a, b, c, request)
         return c
 

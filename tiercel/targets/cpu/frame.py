@@ -13,9 +13,9 @@ import numpy as np
 
 from tiercel.lower.steps import Step, View
 from tiercel.targets.cpu import params
-from tiercel.targets.cpu.address import address
 from tiercel.targets.cpu.packed import Packed
 from tiercel.targets.cpu.params import LINE
+from tiercel.targets.cpu.shortcut.address import address
 
 OPERANDS = struct.Struct(f"={len(params.OPERAND_FIELDS)}q")
 LENT = struct.Struct(f"={len(params.LENT_FIELDS)}q")

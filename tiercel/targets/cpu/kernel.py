@@ -22,7 +22,7 @@ from tiercel.targets.cpu import params, workspace
 from tiercel.targets.cpu.compile import Library, library
 from tiercel.targets.cpu.frame import Frame
 from tiercel.targets.cpu.packed import Packed
-from tiercel.targets.cpu.pool import Team, pool
+from tiercel.targets.cpu.pool.pool import Team, pool
 
 INDEX = {name: i for i, name in enumerate(params.CONSTANT_FIELDS)}
 Block = ctypes.c_int64 * len(INDEX)

@@ -11,10 +11,10 @@ import numpy as np
 from tiercel.lower.blocking import Target, Tile, blocking, ceil_div
 from tiercel.lower.program import lower
 from tiercel.lower.recipe import Recipe
+from tiercel.targets.cpu.codegen.peak import chain_count
 from tiercel.targets.cpu.compile import fma_chains
 from tiercel.targets.cpu.isa import Isa, host
 from tiercel.targets.cpu.kernel import execute
-from tiercel.targets.cpu.peak import chain_count
 
 SQUARE = 768  # large enough for full speed, 10 ms on one AVX2 core
 #: Skinny products show what a library spends on each element of an operand: 16 MiB of float32, for

@@ -10,8 +10,9 @@ import numpy as np
 
 from tiercel.lower.recipe import Recipe
 from tiercel.lower.steps import steps
-from tiercel.targets.cpu import norms, params
-from tiercel.targets.cpu.address import address
+from tiercel.targets.cpu import params
+from tiercel.targets.cpu.codegen import norms
+from tiercel.targets.cpu.shortcut.address import address
 
 ALIGN = 4096
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from tiercel.targets.cpu.numpys_blas import routines
+from tiercel.targets.cpu.shortcut.numpys_blas import routines
 
 VARIABLE = "TIERCEL_NUM_THREADS"
 

@@ -25,8 +25,8 @@ def multiplies_wide(wide: Isa, narrow: Isa) -> bool:
 
 def _rate(isa: Isa) -> float:
     """Multiply-adds a nanosecond, the best of a few short runs."""
+    from tiercel.targets.cpu.codegen.peak import chain_count
     from tiercel.targets.cpu.compile import chains
-    from tiercel.targets.cpu.peak import chain_count
 
     run, n = chains(isa, "float32"), 50_000
     times = []

@@ -12,14 +12,19 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tiercel import cache as disk
 from tiercel.targets.cpu.isa import Isa, host
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 
 @dataclass(frozen=True)
@@ -136,11 +141,20 @@ def _fingerprint(isa: Isa) -> str:
     import llvmlite.binding as llvm
 
     digest = hashlib.sha256()
-    for file in sorted(Path(__file__).parent.rglob("*.py")):
-        digest.update(file.read_bytes())
+    for text in _sources(files("tiercel.targets.cpu")):
+        digest.update(text)
     facts = (llvmlite.__version__, llvm.llvm_version_info, isa.triple, isa.cpu, isa.features)
     digest.update(repr(facts).encode())
     return digest.hexdigest()[:20]
+
+
+def _sources(folder: Traversable) -> Iterator[bytes]:
+    """The Python files of a folder, which may be in a zip file."""
+    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+        if file.is_dir():
+            yield from _sources(file)
+        elif file.name.endswith(".py"):
+            yield file.read_bytes()
 
 
 @cache

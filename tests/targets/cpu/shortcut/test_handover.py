@@ -3,15 +3,17 @@
 import ctypes
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from tiercel.targets.cpu.params import CALLS, LATEST, NOTED, THREAD
+from tiercel.targets.cpu.shortcut import handover
 from tiercel.targets.cpu.shortcut.handover import Handover
 from tiercel.targets.cpu.shortcut.known import entry_of
 from tiercel.targets.cpu.shortcut.numpys_blas import routines
-from tiercel.targets.cpu.shortcut.words import ENTRIES, ENTRY, HEAD
+from tiercel.targets.cpu.shortcut.words import ALONE, ENTRIES, ENTRY, HEAD
 
 MEMORY = ctypes.create_string_buffer(NOTED * 8)
 NOTES = memoryview(MEMORY).cast("B").cast("q")
@@ -70,6 +72,33 @@ def test_numpys_exceptions_pass_and_are_not_counted(table: Handover):
     with pytest.raises(ValueError, match="mismatch"):
         table.call(a, b, np.empty((2, 2)))
     assert NOTES[CALLS] == before
+
+
+def test_an_entry_is_written_in_one_step(table: Handover):
+    """Half of one, found by another thread, would call what is not there."""
+    steps = []
+
+    class Table:
+        def __setitem__(self, place, words):
+            steps.append(len(words))
+
+    table._table = Table()  # type: ignore[assignment]
+    table.add(*operands(), 0)
+    assert steps == [ALONE + 1]
+
+
+def test_threads_that_need_it_at_once_get_the_same(monkeypatch: pytest.MonkeyPatch):
+    make, started = handover._make, threading.Barrier(3)
+
+    def slowly(notes: int):
+        started.wait(20)
+        return make(notes)
+
+    monkeypatch.setattr(handover, "_made", {})
+    monkeypatch.setattr(handover, "_make", slowly)
+    with ThreadPoolExecutor(3) as threads:
+        made = list(threads.map(handover.handover, [ctypes.addressof(MEMORY)] * 3))
+    assert made[0] is made[1] is made[2] is not None
 
 
 def test_no_reference_is_lost_or_kept(table: Handover):

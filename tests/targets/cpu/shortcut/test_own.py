@@ -79,6 +79,16 @@ def test_the_bits_are_those_of_any_other_call(
     assert known.asked == 0
 
 
+def test_what_numpy_would_warn_of_is_left_to_python(one: Table):
+    a = one.a.copy()
+    one.a[3] = 1e38
+    assert one.call() is NotImplemented
+    assert one.asked == 1
+    one.a[:] = a
+    np.testing.assert_allclose(one.call(), a @ one.b, rtol=1e-3, atol=1e-4)
+    assert one.asked == 1
+
+
 def test_calls_are_counted_and_timed(one: Table):
     before, own = NOTES[CALLS], NOTES[OWN_CALLS]
     one.alone.taken()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import sysconfig
+from array import array
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,7 @@ class Handover:
         self._memory = bytearray((words.HEAD + words.ENTRIES * words.ENTRY) * words.WORD)
         self._table = memoryview(self._memory).cast("q")
         self._kept: list[Any] = []  # objects whose addresses are in the table
+        self._used: list[Any] = []  # or were there, while a product was running
         self._entry_of = known.entry_of
         self._blas = blas
         python = ctypes.pythonapi
@@ -97,25 +98,33 @@ class Handover:
         key = (*a.shape, *a.strides, *b.shape, *b.strides, id(a.dtype), id(b.dtype))
         result = a.shape[0], b.shape[1]
         callee = np.matmul if own is None else own
-        self._kept += a.dtype, b.dtype, result, callee
+        self._kept += a.dtype, b.dtype, result, callee, alone
         call = call_of(self._blas, a, b) if self._blas and own is None else BY_NUMPY
-        at = self._entry_of(key)
-        self._table[at + words.ROUTINE] = 0  # half an entry calls nothing
-        self._table[at + words.ALONE] = 0
         quick = alone.address if alone and self._runs_own else 0
-        for i, word in enumerate((*key, id(callee), number, *call, id(result), a.itemsize, quick)):
-            self._table[at + i] = word
+        entry = (*key, id(callee), number, *call, id(result), a.itemsize, quick)
+        at = self._entry_of(key)
+        # In one step: another thread may look for this product, or write to this entry.
+        self._table[at : at + len(entry)] = memoryview(array("q", entry))
 
     def forget(self) -> None:
         """Hand nothing to NumPy any more."""
         entries = self._table[words.HEAD :]
         entries[:] = memoryview(bytes(entries.nbytes)).cast("q")
-        self._kept.clear()
+        # A product that runs without the GIL still uses what its entry named.
+        self._used = self._kept if self._table[words.IN_USE] else []
+        self._kept = []
 
 
-@cache
+_made: dict[int, Handover | None] = {}
+
+
 def handover(notes: int) -> Handover | None:
     """The one of this process; None where there is none, for want of a compiler or a layout."""
+    # Threads that need it at once make one each. All get the first: nobody else keeps its code.
+    return _made[notes] if notes in _made else _made.setdefault(notes, _make(notes))
+
+
+def _make(notes: int) -> Handover | None:
     if not address.READABLE or sysconfig.get_config_var("Py_GIL_DISABLED"):
         return None
     for blas in (routines(), None):

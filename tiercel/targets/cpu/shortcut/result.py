@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tiercel.targets.cpu.codegen.emit import I64, PTR, VOID, Function, Val
 from tiercel.targets.cpu.shortcut.address import AT
-from tiercel.targets.cpu.shortcut.words import DECREF, INCREF, NONE, WORD
+from tiercel.targets.cpu.shortcut.words import DECREF, INCREF, NONE, UNKNOWN, WORD
 
 
 def into_result(
@@ -41,6 +41,7 @@ def into_result(
                     f.call_pointer(f.load(head + INCREF * WORD, I64, WORD), VOID, c)
             with ill:
                 f.store(f.i64(0), done, WORD)
+                f.store(f.load(head + UNKNOWN * WORD, PTR, WORD), answer, WORD)
                 with f.when(makes_it):
                     f.call_pointer(f.load(head + DECREF * WORD, I64, WORD), VOID, c)
     f.ret(f.load(done, I64, WORD))

@@ -14,6 +14,7 @@ from tiercel.errors import TiercelRuntimeError
 from tiercel.frontends.numpy import verify
 from tiercel.frontends.numpy.layout import layout
 from tiercel.frontends.numpy.packed import Packed
+from tiercel.frontends.numpy.warned import may_warn
 from tiercel.options import Options
 from tiercel.planner.plan import Plan
 from tiercel.planner.problem import Problem
@@ -116,8 +117,18 @@ def _run(plan: Plan, a: NDArray, b: NDArray, out: NDArray, request: Request) -> 
         return _run_vendor(plan, a, b, out, request)
     packed = request.packed
     if execute(plan, a, b if packed is None else packed.panels, out, request.bias):
+        warn_as_numpy(a, b, out, request)
         return plan
     return run_instead(plan, a, b, out, request)
+
+
+def warn_as_numpy(a: NDArray, b: NDArray, out: NDArray, request: Request) -> None:
+    """Let NumPy multiply again where it may have to warn: of overflow, or invalid operations.
+
+    A named scheme is not replaced.
+    """
+    if request.options.scheme is None and may_warn(out):
+        by_vendor(a, b, out, request)
 
 
 def run_instead(plan: Plan, a: NDArray, b: NDArray, out: NDArray, request: Request) -> Plan:
@@ -131,6 +142,7 @@ def run_instead(plan: Plan, a: NDArray, b: NDArray, out: NDArray, request: Reque
         )
     plan = plan.classical()
     if not is_vendor(plan) and execute(plan, a, b, out, request.bias):
+        warn_as_numpy(a, b, out, request)
         return plan
     return _run_vendor(plan, a, b, out, request)
 

@@ -18,6 +18,21 @@ def test_sizes_of_a_plan_are_whole_numbers(sizes, error):
     assert plan(*np.array([4, 5, 6])).problem.M == 4
 
 
+@pytest.mark.parametrize(
+    ("dtype", "name"),
+    [("f4", "float32"), (np.float64, "float64"), (np.dtype("c8"), "complex64"), (float, "float64"),
+     ("half", "float16"), ("bfloat16", "bfloat16")],
+)  # fmt: skip
+def test_dtypes_are_what_numpy_takes_for_them(dtype, name):
+    assert plan(4, 5, 6, dtype=dtype).problem.dtype == name
+
+
+@pytest.mark.parametrize("dtype", [None, int, "x", 3])
+def test_other_dtypes_are_named(dtype):
+    with pytest.raises(TiercelTypeError, match=rf"dtype={dtype!r} is not accelerated; allowed: f"):
+        plan(4, 5, 6, dtype=dtype)
+
+
 @pytest.mark.parametrize("algorithm", ["vendor", "classical", "strassen", "winograd"])
 def test_a_plan_multiplies_by_what_it_chose(algorithm: str):
     a, b = (np.random.default_rng(i).integers(-3, 4, (70, 70)).astype("f4") for i in range(2))

@@ -40,7 +40,7 @@ def plan(
     Raises ``TiercelValueError`` for sizes below 1 and unknown options, ``TiercelTypeError`` for a
     dtype that is not accelerated.
     """
-    name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+    name = _name(dtype)
     known = DTYPES if device == "cpu" else GPU_DTYPES
     if name not in known:
         raise TiercelTypeError(f"dtype={dtype!r} is not accelerated; allowed: {', '.join(known)}")
@@ -68,6 +68,16 @@ def plan(
     from tiercel.targets.cpu.threads import allowed
 
     return plan_for(replace(problem, threads=options.threads or allowed()))
+
+
+def _name(dtype: Any) -> str:
+    """What the planner calls a dtype of NumPy or of PyTorch, or what either calls so."""
+    if dtype is not None and str(dtype) not in GPU_DTYPES:
+        try:
+            return np.dtype(dtype).name
+        except TypeError:
+            pass
+    return str(dtype).removeprefix("torch.")
 
 
 @runs_plans

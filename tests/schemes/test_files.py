@@ -46,6 +46,8 @@ def test_json_with_a_wrong_coefficient_is_refused_with_file_and_equation(tmp_pat
         ({"rank": 8}, "rank 8"),
         ({"m": "2"}, "m must be an integer"),
         ({"U": [[[1]]]}, "two-dimensional"),
+        ({"W": 1}, "W of a JSON scheme must be a list of lists, one for each product: got 1"),
+        ({"W": [1, 2]}, "W of a JSON scheme must be a list of lists"),
         ({"V": [[None] * 4] * 7}, "must be a number"),
     ],
 )

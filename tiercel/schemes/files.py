@@ -84,6 +84,12 @@ def loads(text: str) -> Scheme:
         raise TiercelValueError(
             f"a JSON scheme must be one object with m, k, n, U, V and W: {missing} missing"
         )
+    for key in "UVW":
+        if not isinstance(data[key], list) or not all(isinstance(x, list) for x in data[key]):
+            raise TiercelValueError(
+                f"{key} of a JSON scheme must be a list of lists, one for each product: got "
+                f"{str(data[key])[:40]}"
+            )
     if data.get("format", FORMAT) != FORMAT:
         raise TiercelValueError(f"scheme format {data['format']!r} is unknown: expected {FORMAT!r}")
     scheme = Scheme(

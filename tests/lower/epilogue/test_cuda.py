@@ -12,8 +12,8 @@ from tiercel import epilogues as ep
 from tiercel.errors import TiercelValueError
 from tiercel.lower.epilogue import Array
 from tiercel.lower.epilogue.cuda import prelude, source
-from tiercel.lower.epilogue.cuda_expression import CALLS
-from tiercel.lower.epilogue.cuda_params import pack_params, params_dtype
+from tiercel.lower.epilogue.cuda.expression import CALLS
+from tiercel.lower.epilogue.cuda.params import pack_params, params_dtype
 from tiercel.lower.epilogue.derivative import RULES
 from tiercel.lower.epilogue.operations import OPERATIONS
 from tiercel.lower.epilogue.reference import NUMPY

@@ -9,7 +9,7 @@ from tests.targets.hopper.tracing.test_trace import bound
 from tiercel import schemes
 from tiercel.lower.accumulator import accumulate
 from tiercel.lower.accumulator.combining import Where
-from tiercel.lower.epilogue.cuda_params import params_dtype
+from tiercel.lower.epilogue.cuda.params import params_dtype
 from tiercel.targets.hopper.config import SHARED_BYTES, Config
 from tiercel.targets.hopper.epilogues.epilogue import EpilogueText, epilogue_text, staged_outputs
 from tiercel.targets.hopper.fused import source

@@ -7,7 +7,7 @@ import pytest
 
 from tests.targets.hopper.products.test_compile import FIRST, assembly, count
 from tiercel.lower.epilogue import Array, bind, library
-from tiercel.lower.epilogue.cuda_params import params_dtype
+from tiercel.lower.epilogue.cuda.params import params_dtype
 from tiercel.targets.hopper import source
 from tiercel.targets.hopper.config import Config
 from tiercel.targets.hopper.epilogues.epilogue import (

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from tiercel.lower.epilogue import Array, Instance
 from tiercel.lower.epilogue.cuda import prelude
 from tiercel.lower.epilogue.cuda import source as struct_text
-from tiercel.lower.epilogue.cuda_memory import used
-from tiercel.lower.epilogue.cuda_names import identifier, storage
-from tiercel.lower.epilogue.cuda_wide import can_be_eights, can_be_fours, period
+from tiercel.lower.epilogue.cuda.memory import used
+from tiercel.lower.epilogue.cuda.names import identifier, storage
+from tiercel.lower.epilogue.cuda.wide import can_be_eights, can_be_fours, period
 from tiercel.lower.epilogue.instance import TileOutput
 from tiercel.targets.hopper.config import CLOSING_BYTES, ITEM_BYTES, OUTPUTS, SHARED_BYTES, Tile
 from tiercel.targets.hopper.operands.operand import ALIGNMENT

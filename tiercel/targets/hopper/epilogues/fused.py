@@ -17,7 +17,7 @@ from tiercel.errors import TiercelTypeError, TiercelValueError
 from tiercel.lower.accumulator import AccumulatorProgram, classical
 from tiercel.lower.accumulator.combining import Combining
 from tiercel.lower.epilogue import Epilogue
-from tiercel.lower.epilogue.cuda_params import addresses
+from tiercel.lower.epilogue.cuda.params import addresses
 from tiercel.targets.hopper.epilogues.arrivals import arrivals
 from tiercel.targets.hopper.epilogues.epilogue import (
     COLUMN_BLOCK,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tiercel.errors import TiercelValueError
 from tiercel.lower.epilogue import Array, Epilogue, Instance, bind
-from tiercel.lower.epilogue.cuda_params import pack_params
+from tiercel.lower.epilogue.cuda.params import pack_params
 from tiercel.targets.hopper import source
 from tiercel.targets.hopper.config import Config
 from tiercel.targets.hopper.epilogues.epilogue import Staged, epilogue_text, staged_outputs

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from tiercel.lower.epilogue import Array, Epilogue, Instance, bind
-from tiercel.lower.epilogue.cuda_params import addresses, pack_params, result_name
+from tiercel.lower.epilogue.cuda.params import addresses, pack_params, result_name
 from tiercel.lower.epilogue.instance import Partial
 from tiercel.targets.hopper import source
 from tiercel.targets.hopper.config import ITEM_BYTES, Config, Tile

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from tiercel.errors import TiercelValueError
-from tiercel.lower.epilogue.cuda_memory import is_repeated
+from tiercel.lower.epilogue.cuda.memory import is_repeated
 from tiercel.lower.epilogue.instance import Array, Instance, Partial
 
 _ARRAY = np.dtype(

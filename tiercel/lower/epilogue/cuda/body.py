@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from tiercel.lower.epilogue.cuda_expression import Index, Named, expression
-from tiercel.lower.epilogue.cuda_names import identifier
+from tiercel.lower.epilogue.cuda.expression import Index, Named, expression
+from tiercel.lower.epilogue.cuda.names import identifier
 from tiercel.lower.epilogue.graph import Node, Reduction, node_of
 from tiercel.lower.epilogue.instance import Instance, Partial
 

@@ -1,15 +1,15 @@
 """CUDA C++ for what surrounds the body: parameters, values in registers, loads and stores.
 
-Here a thread loads what its own pair of columns needs; see ``cuda_wide.py`` for 16 bytes at a time,
-``cuda_partials.py`` for what rows and columns reduce to.
+Here a thread loads what its own pair of columns needs; see ``wide.py`` for 16 bytes at a time,
+``partials.py`` for what rows and columns reduce to.
 """
 
 from __future__ import annotations
 
-from tiercel.lower.epilogue.cuda_body import lanes
-from tiercel.lower.epilogue.cuda_expression import HOLDER
-from tiercel.lower.epilogue.cuda_names import POSITION, identifier, storage, value_type
-from tiercel.lower.epilogue.cuda_partials import partial_type, partials
+from tiercel.lower.epilogue.cuda.body import lanes
+from tiercel.lower.epilogue.cuda.expression import HOLDER
+from tiercel.lower.epilogue.cuda.names import POSITION, identifier, storage, value_type
+from tiercel.lower.epilogue.cuda.partials import partial_type, partials
 from tiercel.lower.epilogue.instance import Instance, Operand, TileOutput
 
 #: Argument of `apply` -> (its struct, what says which elements, what it has).
@@ -22,7 +22,7 @@ HOLDERS = {
 
 
 def params(instance: Instance) -> list[str]:
-    """Members of ``Params``, in the order of `cuda_params.params_dtype`."""
+    """Members of ``Params``, in the order of `params.params_dtype`."""
     members = ["int columns;  // N of the accumulator"]
     for x in instance.operands:
         name = identifier(x.name)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tiercel.lower.epilogue.cuda_body import NEUTRAL, lanes, picked_column
-from tiercel.lower.epilogue.cuda_names import POSITION, identifier
+from tiercel.lower.epilogue.cuda.body import NEUTRAL, lanes, picked_column
+from tiercel.lower.epilogue.cuda.names import POSITION, identifier
 from tiercel.lower.epilogue.instance import Instance, Partial
 
 

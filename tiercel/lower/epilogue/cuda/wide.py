@@ -6,8 +6,8 @@ holds eight adjacent columns loads all of them.
 
 from __future__ import annotations
 
-from tiercel.lower.epilogue.cuda_memory import is_repeated, used
-from tiercel.lower.epilogue.cuda_names import POSITION, identifier
+from tiercel.lower.epilogue.cuda.memory import is_repeated, used
+from tiercel.lower.epilogue.cuda.names import POSITION, identifier
 from tiercel.lower.epilogue.instance import Array, Instance, Operand
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tiercel.lower.epilogue.cuda_names import identifier, storage
+from tiercel.lower.epilogue.cuda.names import identifier, storage
 from tiercel.lower.epilogue.graph import Node
 from tiercel.lower.epilogue.instance import DTYPES, Instance
 from tiercel.lower.epilogue.operations import (

@@ -3,9 +3,10 @@
 In the order of a call: ``matmul`` (or ``linear``) takes it, ``operands`` decides what is ours to
 compute (``numpys_own`` has the rest), ``shapes`` broadcasts, ``out`` protects the caller's buffer,
 ``batch`` finds the 2-D products, ``product`` plans and runs one, ``verify`` probes it (``probe``)
-where that is asked for. ``repeated`` has later calls like it begin at the end of this way.
-``packed`` keeps a static operand, ``traced`` applies a traced epilogue, ``grouped`` multiplies
-group by group, ``override`` serves ``with tiercel.numpy_matmul()``.
+where that is asked for, ``warned`` tells what NumPy would warn of. ``repeated`` has later calls
+like it begin at the end of this way. ``packed`` keeps a static operand, ``traced`` applies a
+traced epilogue, ``grouped`` multiplies group by group, ``override`` serves
+``with tiercel.numpy_matmul()``.
 """
 
 from typing import Any

@@ -2,8 +2,8 @@
 
 What clusters read together L2 holds for a while. They drift apart, a little with each k-tile, and
 in long products read panels from DRAM again. At 16384³ keeping pace saves 1.6 to 6.5 % of the time
-of a stream of products (bfloat16 1.070 instead of 1.053 of cuBLAS, TF32 1.082 instead of 1.015), and 6 % with an epilogue
-that PingPong hides (cross-entropy of 8192 × 128256 × 4096).
+of a stream of products (bfloat16 1.070 instead of 1.053 of cuBLAS, TF32 1.082 instead of 1.015),
+and 6 % with an epilogue that PingPong hides (cross-entropy of 8192 × 128256 × 4096).
 """
 
 from __future__ import annotations

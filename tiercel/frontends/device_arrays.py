@@ -82,6 +82,8 @@ def _refuse(options: Options, reason: str) -> None:
 
 def _why_theirs(a: Any, b: Any) -> str:
     """Why the arrays' own library multiplies; "" if the kernels may."""
+    _check("a", a)
+    _check("b", b)
     for name, x in (("a", a), ("b", b)):
         device = device_of(x)
         if device is None:
@@ -94,6 +96,16 @@ def _why_theirs(a: Any, b: Any) -> str:
     if str(a.dtype) != str(b.dtype) or str(a.dtype) not in DTYPES:
         return f"a is {a.dtype} and b is {b.dtype}"
     return "" if find_spec("torch") else "PyTorch, which keeps the memory, is not installed"
+
+
+def _check(name: str, x: Any) -> None:
+    """Raise for what brings memory and does not tell what it holds: not even NumPy could say."""
+    brings = hasattr(x, "__dlpack_device__") or hasattr(x, "__cuda_array_interface__")
+    if brings and not all(hasattr(x, attribute) for attribute in ("shape", "ndim", "dtype")):
+        raise TiercelTypeError(
+            f"{name} is a {type(x).__name__} without shape, ndim and dtype; allowed: an array that "
+            "has them (torch.as_tensor or torch.from_dlpack makes one without a copy)"
+        )
 
 
 def device_of(x: Any) -> int | None:

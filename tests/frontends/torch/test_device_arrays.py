@@ -108,6 +108,14 @@ def test_array_namespaces_come_first(monkeypatch):
     assert tiercel.matmul(a, b) == "by its namespace"
 
 
+@pytest.mark.parametrize("attribute", ["__dlpack_device__", "__cuda_array_interface__"])
+def test_what_does_not_tell_its_shape_is_named(attribute):
+    bare = type("Bare", (), {attribute: None})()
+    for a, b in ((bare, torch.ones(2, 2).numpy()), (torch.ones(2, 2).numpy(), bare)):
+        with pytest.raises(TiercelTypeError, match="is a Bare without shape, ndim and dtype"):
+            tiercel.matmul(a, b)
+
+
 def test_packing_is_refused():
     with pytest.raises(TiercelTypeError, match="b is a Foreign; allowed"):
         tiercel.pack(foreign_arrays((4, 8))[0])

@@ -190,12 +190,15 @@ def _jit() -> Any:
 
 
 _serial = count()  # LLVM accepts a library name once per process
+_refused: list[str] = []  # why nothing can be linked; LLVM says so on stderr each time
 
 
 def _link(name: str, objects: tuple[bytes, ...], *symbols: str) -> tuple[Any, dict[str, int]]:
     """The library, which has to live on, and the addresses of its symbols."""
     import llvmlite.binding as llvm
 
+    if _refused:
+        raise LookupError(_refused[0])
     builder = llvm.JITLibraryBuilder()
     for code in objects:
         builder.add_object_img(code)
@@ -206,5 +209,7 @@ def _link(name: str, objects: tuple[bytes, ...], *symbols: str) -> tuple[Any, di
     try:
         owner = builder.link(_jit(), f"{name}-{next(_serial)}")
     except RuntimeError as error:
-        raise LookupError(f"this process may not run code that it has made: {error}") from None
+        reason = str(error).partition(":")[0]
+        _refused.append(f"this process may not run code that it has made: {reason}")
+        raise LookupError(_refused[0]) from None
     return owner, {symbol: owner[symbol] for symbol in symbols}

@@ -4,7 +4,8 @@ Usage: ``python benchmarks/h200_fp8_tf32.py --out benchmarks/results/h200-fp8-tf
 
 float8: ``torch._scaled_mm`` in the same accumulation mode and with the same scales; where it has
 none of single columns, with those of 128 columns ("vendor_scales"). TF32: each layout of the
-operands. Method and reading as in ``h200_gemm.py``; errors are those of 64 rows against float64.
+operands, by the classical kernel and by what ``tiercel.matmul`` chooses. Method and reading as in
+``h200_gemm.py``; errors are those of 64 rows against float64.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import click
 import torch
 from h200_gemm import compared, provenance
 
+import tiercel
 from tiercel.targets.hopper import gemm, gemm_scaled
 
 Case = Callable[[int, float], dict[str, Any]]
@@ -83,10 +85,17 @@ def tf32(a_transposed: bool, b_transposed: bool) -> Case:
         def ours() -> torch.Tensor:
             return gemm(a, b, out=out, tf32=True)
 
+        def planned() -> torch.Tensor:
+            return tiercel.matmul(a, b, out=out)
+
         wanted = a[:64].double() @ b.double()
-        errors = {"vendor": error(vendor(), wanted), "gemm": error(ours(), wanted)}
-        entry = compared((n, n, n), 2 * n**3, {"vendor": vendor, "gemm": ours}, turn)
-        return {"layout": f"{'nt'[a_transposed]}{'nt'[b_transposed]}", "errors": errors, **entry}
+        players = {"vendor": vendor, "gemm": ours, "matmul": planned}
+        errors = {name: error(play(), wanted) for name, play in players.items()}
+        plan = tiercel.last_plan()
+        assert plan is not None, "it has just run"
+        layout = f"{'nt'[a_transposed]}{'nt'[b_transposed]}"
+        facts = {"layout": layout, "matmul": plan.chosen.algorithm, "errors": errors}
+        return {**facts, **compared((n, n, n), 2 * n**3, players, turn)}
 
     return case
 

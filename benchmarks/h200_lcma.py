@@ -7,7 +7,8 @@ vendor: ``plain``, the classical kernel; and by scheme ``kernel``, with all plan
 ``packed``, B's planes combined before, A's in the call; ``guarded``, the same with the guard;
 ``dynamic``, both combined in the call, with the guard, by ``tiercel.matmul(a, b, out=out)``, whose
 plan it is; ``row-major``, the same of a B that is not contiguous along K. A way of combining that
-is not the default one follows the name.
+is not the default one follows the name. Planes of other types are combined without the guard
+but in ``dynamic``.
 
 float8 (e4m3, without scales, normal numbers of deviation 60) is compared with ``torch._scaled_mm``
 in its fast mode, which is the kernel's; TF32 with ``torch.mm``. Errors are those against float64 of
@@ -57,7 +58,8 @@ CASES: list[tuple[tuple[int, int, int], dict[str, list[str]]]] = [
 WAYS = {"before": BEFORE, "beside": Combining("beside", split=2)}
 OTHER_TYPES = [
     (16384, torch.float8_e4m3fn, ["accurate", WINOGRAD]),
-    (8192, torch.float32, [WINOGRAD]),
+    (8192, torch.float32, [WINOGRAD, LEAN]),
+    (16384, torch.float32, [WINOGRAD, LEAN]),
 ]
 SECONDS, ROUNDS = 0.4, 4  # of turns in which a player runs alone
 
@@ -155,9 +157,13 @@ class OtherOperands(Operands):
         a, b, out = self.sets[i]
         gemm(a, b, out=out, tf32=not self.float8)
 
+    def planned(self, i: int) -> None:
+        a, b, out = self.sets[i]
+        tiercel.matmul(a, b, out=out)
+
 
 def other_type(n: int, dtype: torch.dtype, names: list[str]) -> dict[str, Any]:
-    """The kernel alone, and B packed, of some schemes."""
+    """The kernel alone, and B packed, of some schemes; of TF32 also what ``matmul`` chooses."""
     operands = OtherOperands(n, dtype)
     players = {"vendor": operands.player(operands.vendor), "plain": operands.player(operands.ours)}
     for name in names:
@@ -175,6 +181,11 @@ def other_type(n: int, dtype: torch.dtype, names: list[str]) -> dict[str, Any]:
             for each in work:
                 each.run(torch.cuda.current_stream().cuda_stream)
             players[f"{name}: {use}"] = fused_player(operands, work, run)
+    if not operands.float8:
+        operands.planned(0)
+        plan = tiercel.last_plan()
+        assert plan is not None, "it has just run"
+        players[f"{plan.chosen.algorithm}: dynamic"] = operands.player(operands.planned)
     errors = {name: error(operands, play) for name, play in players.items()}
     entry = compared((n, n, n), operands.flop, players, SECONDS)
     return {"dtype": str(dtype).removeprefix("torch."), "errors": errors, **entry}

@@ -37,9 +37,10 @@ def main() -> None:
 
 
 def _hopper(axis: Axes, dtype: str, rows: list[dict[str, Any]]) -> None:
-    """The plain kernel beside cuBLAS."""
+    """The plain kernel, or where a plan was measured what that chose, beside cuBLAS."""
     vendor = [row["vendor_tflops"]["sustained"] for row in rows]
-    ratios = [row["players"]["gemm"]["sustained"] for row in rows]
+    players = [row["players"] for row in rows]
+    ratios = [found.get("matmul", found["gemm"])["sustained"] for found in players]
     rates = [v * r for v, r in zip(vendor, ratios, strict=True)]
     series = [Bars("cuBLAS", GREY, vendor, None), Bars("tiercel", DARK, rates, ratios)]
     _draw(axis, [_title(row) for row in rows], dtype, series)

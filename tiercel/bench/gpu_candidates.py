@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import cycle, islice
 from typing import NamedTuple
@@ -77,7 +78,11 @@ def require_device(name: str | None = None) -> None:
 
 def machine(dtype: str) -> GpuMachine:
     """The profile of this machine's GPU for a dtype: shipped, measured before or measured now."""
-    return machine_for(torch.cuda.current_device(), getattr(torch, dtype))
+    return machine_for(torch.cuda.current_device(), _torch_dtype(dtype))
+
+
+def _torch_dtype(dtype: str) -> torch.dtype:
+    return torch.float32 if dtype == "tfloat32" else getattr(torch, dtype)
 
 
 def measure_machine(dtypes: Sequence[str]) -> GpuMachine:
@@ -107,6 +112,24 @@ def measure(
     What slows down a whole round counts for none of the candidates. B is packed before where the
     problem says that it is static. What does not run is left out, and logged as a warning.
     """
+    with _bits(plan.problem):
+        return _measured(plan, candidates, seconds, seed)
+
+
+@contextmanager
+def _bits(problem: Problem) -> Iterator[None]:
+    """torch multiplies float32 in TF32 meanwhile, or does not, as a problem says."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if problem.dtype == "tfloat32" else "highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def _measured(
+    plan: GpuPlan, candidates: Collection[GpuCandidate], seconds: float, seed: int
+) -> dict[str, float]:
     operands = _operands(plan.problem, seed)
     players, kept = {}, []
     for candidate in candidates:
@@ -136,7 +159,7 @@ def _heat(players: Collection[Callable[[], float]]) -> None:
 
 def _operands(problem: Problem, seed: int) -> list[Operands]:
     p = problem
-    dtype, size = getattr(torch, p.dtype), max(p.M * p.K, p.K * p.N)
+    dtype, size = _torch_dtype(p.dtype), max(p.M * p.K, p.K * p.N)
     cache_bytes = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
     sets = min(MOST_SETS, -(-2 * cache_bytes // p.operand_bytes))
     source, numbers = random.Random(seed), _normal(dtype, size)

@@ -23,7 +23,7 @@ from tiercel.bench.optional import require
 from tiercel.commands.files import INPUT, OUTPUT
 from tiercel.errors import TiercelValueError
 from tiercel.planner import winners
-from tiercel.planner.problem import DTYPES, SHORT_NAMES
+from tiercel.planner.problem import GPU_DTYPES, SHORT_NAMES
 from tiercel.planner.winners import Measured
 
 #: Rows of input that a model's layers are measured with.
@@ -159,9 +159,10 @@ def _dtype(name: str, device: str) -> str:
     if device == "cpu":
         return canonical_dtype(name)
     found = SHORT_NAMES.get(name.lower(), name)
-    if found in DTYPES:
+    if found in GPU_DTYPES:
         return found
-    raise TiercelValueError(f"dtype: got {name!r}; allowed: {', '.join([*DTYPES, *SHORT_NAMES])}")
+    allowed = ", ".join([*GPU_DTYPES, *SHORT_NAMES])
+    raise TiercelValueError(f"dtype: got {name!r}; allowed: {allowed}")
 
 
 def _bar() -> Progress:

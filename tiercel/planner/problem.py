@@ -16,8 +16,13 @@ DTYPES = {
     "bfloat16": ("float32", "bfloat16", 2, False),
 }
 
+#: The same of products on a GPU. "tfloat32" are float32 operands of which 11 bits are multiplied.
+GPU_DTYPES = {**DTYPES, "tfloat32": ("float32", "float32", 4, False)}
+
 #: What people write for a dtype.
-SHORT_NAMES = {"fp32": "float32", "fp64": "float64", "fp16": "float16", "bf16": "bfloat16"}
+SHORT_NAMES = {
+    "fp32": "float32", "fp64": "float64", "fp16": "float16", "bf16": "bfloat16", "tf32": "tfloat32",
+}  # fmt: skip
 
 
 #: Layout of the transpose.
@@ -69,19 +74,33 @@ class Problem:
 
     @property
     def compute(self) -> str:
-        return DTYPES[self.dtype][0]
+        return GPU_DTYPES[self.dtype][0]
 
     @property
     def storage(self) -> str:
-        return DTYPES[self.dtype][1]
+        return GPU_DTYPES[self.dtype][1]
 
     @property
     def itemsize(self) -> int:
-        return DTYPES[self.dtype][2]
+        return GPU_DTYPES[self.dtype][2]
 
     @property
     def is_complex(self) -> bool:
-        return DTYPES[self.dtype][3]
+        return GPU_DTYPES[self.dtype][3]
+
+    @property
+    def array_dtype(self) -> str:
+        """The dtype of the operands as arrays.
+
+        >>> Problem(2, 2, 2, "tfloat32").array_dtype
+        'float32'
+        """
+        return "float32" if self.dtype == "tfloat32" else self.dtype
+
+    @property
+    def crossed(self) -> bool:
+        """Whether neither operand is contiguous along K."""
+        return self.layout_a == "col" and self.layout_b == "row"
 
     @property
     def operand_bytes(self) -> int:

@@ -6,14 +6,14 @@ import pytest
 
 from tiercel.errors import TiercelValueError
 from tiercel.planner.gpu import GpuMachine, known_names, required, shipped
-from tiercel.planner.problem import DTYPES
+from tiercel.planner.problem import GPU_DTYPES
 
 
 @pytest.mark.parametrize("name", known_names())
 def test_shipped_profiles_know_every_dtype(name: str):
     machine = required(name)
     assert machine.name == name
-    assert machine.rates.keys() == DTYPES.keys()
+    assert machine.rates.keys() == GPU_DTYPES.keys()
     for rates in machine.rates.values():
         sides = [side for side, _ in rates.vendor]
         assert sides == sorted(sides)

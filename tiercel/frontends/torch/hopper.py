@@ -12,12 +12,12 @@ from tiercel.errors import (
     TiercelTypeError,
     TiercelValueError,
 )
-from tiercel.frontends.torch.cuda.engine import tf32_allowed
 from tiercel.frontends.torch.epilogues.traced import evaluated, received
 from tiercel.frontends.torch.routing.operands import are_plain, followed, watched
 from tiercel.frontends.torch.tensors.autocast import converted
 from tiercel.frontends.torch.tensors.fold import folded
 from tiercel.frontends.torch.tensors.out import into, writable_in_place
+from tiercel.frontends.torch.tensors.precision import in_tf32
 from tiercel.lower.epilogue import Given
 from tiercel.lower.epilogue.affine import around, as_given
 from tiercel.options import Options
@@ -33,7 +33,7 @@ def matmul(a: Any, b: Any, out: Any, bias: Any, options: Options) -> Any:
     epilogue that is followed is torch's operations.
     """
     if out is None and bias is None and _is_known(a, b, options):
-        return gemm(a, b, tf32=_tf32(a))
+        return gemm(a, b, tf32=in_tf32(a))
     check(a, b, options)
     given = as_given(around(options.epilogue, 1.0, 0.0, None, bias))
     a, b = converted(a), converted(b)
@@ -44,7 +44,7 @@ def matmul(a: Any, b: Any, out: Any, bias: Any, options: Options) -> Any:
     if given is not None:
         return received(given, _with_epilogue(a, b, given), out)
     if out is not None and a.dim() == b.dim() == 2 and writable_in_place(out, a, b):
-        return gemm(a, b, out=out, tf32=_tf32(a))
+        return gemm(a, b, out=out, tf32=in_tf32(a))
     result = into(out, product(a, b))
     if len(_known) >= MOST_KNOWN:
         _known.clear()
@@ -106,7 +106,7 @@ def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
             "agree, and batch axes agree or be 1"
         )
     left, right, unfold = pair
-    return unfold(gemm(left, right, tf32=_tf32(a)))
+    return unfold(gemm(left, right, tf32=in_tf32(a)))
 
 
 def _with_epilogue(a: torch.Tensor, b: torch.Tensor, given: Given) -> dict[str, torch.Tensor]:
@@ -116,10 +116,6 @@ def _with_epilogue(a: torch.Tensor, b: torch.Tensor, given: Given) -> dict[str, 
             f"16 bits; a is {a.dtype} {tuple(a.shape)}. Reshape, or leave target out"
         )
     return gemm_epilogue(a, b, given.epilogue, given.operands)
-
-
-def _tf32(a: torch.Tensor) -> bool:
-    return a.dtype is torch.float32 and tf32_allowed()
 
 
 def _is_tensor(x: Any) -> bool:

@@ -11,6 +11,9 @@ float16. Errors of independent roundings add in squares. Measured on an H200:
 
     Winograd's (√(Φ / mkn) = 2.65)   bfloat16 1.021 to 1.027, predicted 1.023   float16 3.7, 3.7
     ⟨4,2,4;26⟩ (2.95)                bfloat16 1.035 to 1.043, predicted 1.029   float16 4.2, 4.2
+
+TF32 operands have float32 planes, of which 11 bits are multiplied: that is all of the error, as it
+is of the classical product. Measured 2.26 for Winograd's, 2.73 for ⟨4,2,4;26⟩.
 """
 
 from __future__ import annotations

@@ -127,17 +127,16 @@ def _named(problem: Problem, machine: GpuMachine, own: list[GpuCandidate]) -> Gp
 
 
 def _candidates(problem: Problem, machine: GpuMachine) -> Iterator[GpuCandidate]:
-    scheme, sixteen_bit = problem.scheme, problem.itemsize == 2
-    if sixteen_bit and machine.plain is not None and scheme in (None, "classical"):
+    scheme = problem.scheme
+    if machine.plain_of(problem.dtype) is not None and scheme in (None, "classical"):
         yield _plain(problem, machine)
-    if sixteen_bit:
-        for name in machine.fused:
-            if scheme in (None, name):
-                candidate = _fused(problem, machine, name)
-                yield candidate
-                if scheme is not None and problem.static_b and not candidate.rejected:
-                    return  # a weight is packed for one kernel, however many rows there are
-    if scheme == "classical" or "triton" in machine.notes:
+    for name in machine.fused_of(problem.dtype):
+        if scheme in (None, name):
+            candidate = _fused(problem, machine, name)
+            yield candidate
+            if scheme is not None and problem.static_b and not candidate.rejected:
+                return  # a weight is packed for one kernel, however many rows there are
+    if scheme == "classical" or "triton" in machine.notes or problem.dtype == "tfloat32":
         return
     for name in considered(problem.dtype) if scheme is None else (scheme,):
         yield _portable(problem, machine, name)
@@ -148,8 +147,10 @@ def _plain(problem: Problem, machine: GpuMachine) -> GpuCandidate:
     few = tiles.waves(problem.M, problem.N, machine.multiprocessors, 128, 128) < LEAST_WAVES
     if few and problem.scheme is None and problem.epilogue is None:
         reason = reason or "too few tiles: no gain was measured"
+    copied = memory.plain_bytes(problem)
+    reason = reason or _too_much(problem, machine, copied)
     seconds = cost.plain_seconds(problem, machine)
-    return GpuCandidate("classical", seconds, 0, 1.0, PLAIN, reason)
+    return GpuCandidate("classical", seconds, copied, 1.0, PLAIN, reason)
 
 
 def _fused(problem: Problem, machine: GpuMachine, name: str) -> GpuCandidate:
@@ -197,6 +198,8 @@ def _fused_rows(problem: Problem, machine: GpuMachine, name: str, rows: int) -> 
             f"N {problem.N} must be a multiple of {step * scheme.n} and K {problem.K} of "
             f"{step * scheme.k}"
         )
+    if problem.dtype == "tfloat32" and problem.static_b and problem.layout_b == "row":
+        rejected = rejected or "B must be contiguous along K to be packed"
     if problem.scheme is None and problem.N < LEAST_COLUMNS:
         rejected = rejected or f"under {LEAST_COLUMNS} columns no gain was measured"
     if rows == 0:

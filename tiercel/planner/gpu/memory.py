@@ -70,6 +70,15 @@ def portable_bytes(problem: Problem, variant: Variant) -> int:
     return count * (planes + h * w * result + GAP)
 
 
+def plain_bytes(problem: Problem) -> int:
+    """Bytes of the operand that the classical kernel copies: TF32 is read along K.
+
+    Only one operand can go through registers instead (``targets/hopper/operands/tf32.py``).
+    """
+    copies = problem.dtype == "tfloat32" and problem.crossed
+    return problem.itemsize * problem.K * min(problem.M, problem.N) if copies else 0
+
+
 #: Tile of a thread block of the fused kernel, and thread blocks that share B.
 FUSED_TILE, FUSED_CLUSTER = (128, 256), 2
 #: Bytes of a tile's saved sum: float16 values, and a float32 scale of each of 256 threads.
@@ -77,22 +86,22 @@ FUSED_SLOT = 2 * 128 * 256 + 4 * 256
 
 
 def fused_planes(problem: Problem, scheme: Scheme) -> tuple[int, int]:
-    """Bytes of the float16 planes of A and of B.
+    """Bytes of the planes of A and of B: float16, or float32 of TF32 operands.
 
-    A plain block that meets a sum of the other operand is a plane as well, unless operands are
-    float16 themselves.
+    A plain block that meets a sum of the other operand is a plane as well, if planes are of another
+    type than operands.
     """
     program = accumulate(scheme)
     pairs = {(step.a, step.b) for step in program.steps if isinstance(step, Multiply)}
     of_a, of_b = program.a_planes, program.b_planes
     combined = [(a, b) for a, b in pairs if not (of_a[a].plain and of_b[b].plain)]
-    copied = problem.dtype != "float16"
+    copied = problem.dtype == "bfloat16"
     left = {a for a, _ in combined if copied or not of_a[a].plain}
     right = {b for _, b in combined if copied or not of_b[b].plain}
-    k = problem.K // scheme.k
+    k, item = problem.K // scheme.k, problem.itemsize
     return (
-        2 * len(left) * (problem.M // scheme.m) * k,
-        2 * len(right) * k * (problem.N // scheme.n),
+        item * len(left) * (problem.M // scheme.m) * k,
+        item * len(right) * k * (problem.N // scheme.n),
     )
 
 
@@ -110,9 +119,18 @@ def fused_bytes(problem: Problem, scheme: Scheme, multiprocessors: int) -> int:
     clusters = multiprocessors // FUSED_CLUSTER
     k_tiles = ceil_div(problem.K // scheme.k * problem.itemsize, 128) * program.multiplies
     amount = Amount.of(rows, columns, clusters, k_tiles, of_a, of_b)
-    how = choose(amount, program, judged=True)
-    if problem.dtype != "bfloat16":
+    how = choose(amount, program, judged=problem.itemsize < 4)
+    if how.where == "beside" and problem.dtype == "float16":
         how = Combining()
     blocks = min(clusters, amount.tiles + how.clusters) * FUSED_CLUSTER
     saved = blocks * max(1, how.split) * len(program.slot_kinds) * FUSED_SLOT
-    return left + (0 if problem.static_b else right) + saved
+    return left + (0 if problem.static_b else right) + saved + fused_copies(problem)
+
+
+def fused_copies(problem: Problem) -> int:
+    """Bytes of operands that are copied because a scheme's TF32 planes lie along K."""
+    if problem.dtype != "tfloat32":
+        return 0
+    of_a = problem.M * problem.K * (problem.layout_a == "col")
+    of_b = problem.K * problem.N * (problem.layout_b == "row" and not problem.static_b)
+    return problem.itemsize * (of_a + of_b)

@@ -150,7 +150,7 @@ def fused(x, w, packed, bias=None):
 
 @pytest.mark.parametrize("biased", [False, True])
 def test_the_kernels_scheme_is_repeated_for_the_same_packed_weight(work, monkeypatch, biased):
-    x, w, bias = torch.randn(2, 3, 8), torch.randn(6, 8), torch.randn(6) if biased else None
+    x, w, bias = halves(2, 3, 8), halves(6, 8), halves(6) if biased else None
     weight = Weight(w)
     packed = Packed("winograd", weight, 0, "fused")
     repeat = fused(x, w, packed, bias)
@@ -190,33 +190,38 @@ def test_the_plain_kernel_is_repeated(work, monkeypatch, biased, name):
         results = epilogue.evaluate((a @ b).numpy(), {x: y.numpy() for x, y in operands.items()})
         out.copy_(torch.from_numpy(results["out"]))
 
-    monkeypatch.setattr(product, "gemm", lambda a, b, out, config: torch.mm(a, b, out=out))
+    monkeypatch.setattr(product, "gemm", lambda a, b, out, tf32, config: torch.mm(a, b, out=out))
     monkeypatch.setattr(product_epilogue, "gemm_epilogue", gemm_epilogue)
     plan = SimpleNamespace(
         chosen=SimpleNamespace(variant=Variant("plain"), algorithm="classical"),
         multiplications_saved=0,
     )
-    x, w, bias = torch.randn(2, 3, 8), torch.randn(6, 8), torch.randn(6) if biased else None
+    x, w, bias = halves(2, 3, 8), halves(6, 8), halves(6) if biased else None
     made = []
     request = Request(x.reshape(6, 8), w.t(), bias, checked_options(epilogue=name), None)
     repeat = direct.direct(plan, request, (x, w, bias), x.new_empty(2, 3, 6))  # type: ignore[arg-type]
     assert repeat is not None
-    y, v = torch.randn(2, 3, 8), torch.randn(6, 8)
+    y, v = halves(2, 3, 8), halves(6, 8)
     wanted = torch.nn.functional.linear(y, v, bias)
-    torch.testing.assert_close(repeat(y, v, bias), wanted if name is None else wanted.relu())
+    wanted = wanted if name is None else wanted.relu()
+    torch.testing.assert_close(repeat(y, v, bias), wanted, rtol=0, atol=4e-3)
     assert len(made) == (biased or name is not None)
+
+
+def halves(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape).half()
 
 
 @pytest.mark.parametrize("shape", [(12,), (3, 4), (2, 3, 2)])
 def test_the_gradient_of_a_weight_is_repeated(work, monkeypatch, shape):
     weight = Weight()
     monkeypatch.setattr(direct, "weight_of", lambda plan, request: weight)
-    g, x = torch.randn(*shape, 6), torch.randn(*shape, 8)
+    g, x = halves(*shape, 6), halves(*shape, 8)
     request = weight_grad_request(g, x, None, checked_options())
     assert request is not None
     repeat = direct.direct(PLAN, request, (g, x, None), x.new_empty(6, 8))  # type: ignore[arg-type]
     assert repeat is not None
-    g, x = torch.randn(*shape, 6), torch.randn(*shape, 8)
+    g, x = halves(*shape, 6), halves(*shape, 8)
     wanted = g.reshape(12, 6).t() @ x.reshape(12, 8)
     torch.testing.assert_close(repeat(g, x, None), wanted)
 

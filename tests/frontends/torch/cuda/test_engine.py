@@ -96,12 +96,27 @@ def test_a_plan_is_found_again(device):
 
 
 def test_layouts_say_what_tma_can_read():
-    assert engine._layout((64, 1), (8, 64), torch.bfloat16) == "row"
-    assert engine._layout((1, 64), (8, 64), torch.bfloat16) == "col"
-    assert engine._layout((65, 1), (8, 64), torch.bfloat16) == "strided"
-    assert engine._layout((65, 1), (8, 64), torch.float32) == "row"  # Triton reads any stride
-    assert engine._layout((128, 2), (8, 64), torch.float32) == "strided"
-    assert engine._layout((7, 1), (1, 64), torch.bfloat16) == "row"
+    assert engine._layout((64, 1), (8, 64), 8) == "row"
+    assert engine._layout((1, 64), (8, 64), 8) == "col"
+    assert engine._layout((65, 1), (8, 64), 8) == "strided"
+    assert engine._layout((65, 1), (8, 64), 1) == "row"  # Triton reads any stride
+    assert engine._layout((128, 2), (8, 64), 1) == "strided"
+    assert engine._layout((7, 1), (1, 64), 8) == "row"
+
+
+def test_tf32_has_plans_of_its_own(device, monkeypatch):
+    monkeypatch.setattr(engine, "tf32_allowed", lambda: True)
+    request = meta(8192, 8192, 8192)
+    assert engine.plan(meta(8192, 8192, 8192, scheme="strassen")).problem.dtype == "float32"
+    g, x = (torch.empty(8192, n, device="meta") for n in (4096, 14336))
+    grad = engine.plan(Request(g.t(), x, None, DEFAULT))
+    assert (grad.chosen.algorithm, grad.problem.dtype) == ("classical", "tfloat32")
+    assert grad.chosen.workspace == 8192 * 4096 * 4, "the smaller operand is copied"
+    assert chosen(meta(4096, 4098, 8192)) == "vendor"  # TMA cannot read such rows
+    in_tf32 = engine.plan(request)
+    assert in_tf32.problem.dtype == "tfloat32"
+    monkeypatch.setattr(engine, "tf32_allowed", lambda: False)
+    assert engine.plan(request).chosen.algorithm == "strassen3"
 
 
 def test_named_schemes_run_at_any_size(device):
@@ -272,9 +287,10 @@ def test_batch_invariance_is_one_tile_of_the_own_kernel(device):
 def test_why_not(device, monkeypatch):
     monkeypatch.setattr(engine, "tf32_allowed", lambda: False)
     assert engine.why_not(torch.float32) == engine.why_not(torch.bfloat16) == ""
+    monkeypatch.setattr(engine, "tf32_allowed", lambda: True)
+    assert engine.why_not(torch.float32) == ""
     device.hopper = "no driver"
     assert "no driver" in engine.why_not(torch.float16)
-    monkeypatch.setattr(engine, "tf32_allowed", lambda: True)
     assert "TF32" in engine.why_not(torch.float32)
     assert engine.why_not(torch.float64) == ""
     monkeypatch.setattr(engine, "why_no_sums", lambda: "no Triton")
@@ -302,18 +318,6 @@ def test_cublas_begins_before_the_first_product(capturing, monkeypatch):
     monkeypatch.setattr(driver, "allowed_while_capturing", allowed)
     engine.begin()
     assert done == (["allowed", "begun", "forbidden"] if capturing else ["begun"])
-
-
-def test_tf32_follows_torchs_switches():
-    matmul, before = torch.backends.cuda.matmul, torch.get_float32_matmul_precision()
-    try:
-        torch.set_float32_matmul_precision("highest")
-        assert not engine.tf32_allowed()
-        torch.set_float32_matmul_precision("high")
-        assert engine.tf32_allowed()
-    finally:
-        torch.set_float32_matmul_precision(before)
-    assert matmul.allow_tf32 is (before != "highest")
 
 
 @pytest.fixture
@@ -380,6 +384,8 @@ def test_part_of_a_known_gpu_is_another_machine(unknown, monkeypatch):
             prepare=0.0,
             plain=H200.plain,
             fused=H200.fused,
+            plain_tf32=H200.plain_tf32,
+            fused_tf32=H200.fused_tf32,
             notes={},
             fingerprint=H200.fingerprint,
         )

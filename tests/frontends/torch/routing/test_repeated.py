@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import tiercel
-from tiercel.frontends.torch.routing import shortcut
+from tiercel.frontends.torch.routing import repeated, shortcut
 
 
 class Fake:
@@ -124,6 +124,17 @@ def test_modes_switches_and_options_are_asked_anew(fake):
     shortcut.forget()
     assert plans_of(fake, lambda: tiercel.linear(x, w)) > 0
     assert plans_of(fake, lambda: tiercel.linear(x, w, accuracy="fast")) > 0
+
+
+def test_other_bits_of_float32_are_other_products(fake, monkeypatch):
+    x, w = torch.randn(3, 4), torch.randn(5, 4)
+    for module in (shortcut, repeated):
+        monkeypatch.setattr(module, "in_tf32", lambda x: True)
+    tiercel.linear(x, w)
+    for module in (shortcut, repeated):
+        monkeypatch.setattr(module, "in_tf32", lambda x: False)
+    assert plans_of(fake, lambda: tiercel.linear(x, w)) > 0
+    assert plans_of(fake, lambda: tiercel.linear(x, w)) == 0
 
 
 def test_an_engine_whose_plans_change_is_always_asked(fake):

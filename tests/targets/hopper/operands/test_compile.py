@@ -7,6 +7,7 @@ import pytest
 from tests.targets.hopper.products.test_compile import assembly, count
 from tiercel.errors import TiercelValueError
 from tiercel.targets.hopper.config import Config, Tile
+from tiercel.targets.hopper.operands import turned
 from tiercel.targets.hopper.products import classical, heuristic
 
 COOPERATIVE = Tile(128, 256, 4, "cooperative", cluster_m=2)
@@ -73,3 +74,10 @@ def test_tiles_of_small_products(tile: Tile):
     loop = re.search(r"HGMMA.*HGMMA[^\n]*\n", sass, re.DOTALL)
     assert loop is not None
     assert count("LDL", loop[0]) == count("STL", loop[0]) == 0
+
+
+def test_copies_in_the_other_order():
+    sass = assembly(turned.TEXT)
+    each = turned.SIDE**2 // turned.THREADS
+    assert [count(x, sass) for x in ("LDG", "STS", "LDS", "STG")] == [each] * 4
+    assert count("LDL", sass) == 0

@@ -14,8 +14,10 @@ from tiercel.frontends.torch.cuda.run import (
     ALIGNMENT,
     MISSING,
     end_by_kernel,
+    ends_in_kernel,
     finish,
     multiply_plainly,
+    must_be_turned,
     refusals_of,
     reporting,
     settings,
@@ -82,13 +84,15 @@ def _around_the_vendor(plan: GpuPlan, request: Request, result: torch.Tensor) ->
 
 def _inside_the_kernel(
     plan: GpuPlan, request: Request, given: tuple[Any, ...], result: torch.Tensor
-) -> Launch:
+) -> Launch | None:
+    if must_be_turned(request.a) or must_be_turned(request.b.mT):
+        return None  # it copies an operand each time
     name, any_scale = request.options.epilogue, plan.problem.accuracy == "fast"
     (M, _), N, tracked = request.a.shape, request.b.shape[1], request.tracked
     rows = M - plan.chosen.fringe  # that divide; the others are torch's
     left_of, right_of = _view(given[0], request.a), _view(given[1], request.b)
     packed, weight = request.packed is not None, weight_of(plan, request)
-    if packed and rows == M and not (request.bias is None and name is None):
+    if rows == M and ends_in_kernel(request):
 
         def launch(a: torch.Tensor, b: torch.Tensor, bias: Any, out: torch.Tensor) -> bool:
             if weight.refusals.resting():

@@ -28,6 +28,7 @@ from tiercel.frontends.torch.cuda.machine import (
 )
 from tiercel.frontends.torch.cuda.packed import Packed
 from tiercel.frontends.torch.engine import Product, Request
+from tiercel.frontends.torch.tensors.precision import tf32_allowed
 from tiercel.options import Options
 from tiercel.planner.gpu import GpuPlan, make_plan
 from tiercel.planner.gpu.variants import considered
@@ -64,52 +65,55 @@ def begin() -> None:
 
 def why_not(dtype: torch.dtype) -> str:
     """See ``Engine``: asked for the current device."""
-    if dtype.itemsize == 2:
+    in_tf32 = dtype is torch.float32 and tf32_allowed()
+    if dtype.itemsize == 2 or in_tf32:
+        what = "products in TF32, as torch.backends allows," if in_tf32 else dtype
         reason = why_not_hopper(torch.cuda.current_device())
-        return f"{dtype} without the Hopper kernels ({reason})" if reason else ""
-    if dtype is torch.float32 and tf32_allowed():
-        return "float32 products in TF32, as torch.backends allows,"
+        return f"{what} without the Hopper kernels ({reason})" if reason else ""
     return why_no_sums()
-
-
-def tf32_allowed() -> bool:
-    """Whether torch may multiply float32 in TF32."""
-    matmul = torch.backends.cuda.matmul
-    precision = getattr(matmul, "fp32_precision", None)  # PyTorch 2.9 and newer
-    if precision in (None, "none"):
-        return torch.get_float32_matmul_precision() != "highest"
-    return precision != "ieee"
 
 
 def predict(product: Product, options: Options, packed_for: str | None) -> Plan:
     """See ``Engine``: for the current device."""
-    return _plan(product, options, torch.cuda.current_device(), packed_for)
+    return _planned(product, options, torch.cuda.current_device(), packed_for)
+
+
+def _planned(product: Product, options: Options, device: int, packed_for: str | None) -> GpuPlan:
+    in_tf32 = product.dtype is torch.float32 and tf32_allowed()
+    return _plan(product, options, device, packed_for, in_tf32)
 
 
 @lru_cache(maxsize=4096)
-def _plan(product: Product, options: Options, device: int, packed_for: str | None) -> GpuPlan:
+def _plan(
+    product: Product, options: Options, device: int, packed_for: str | None, in_tf32: bool = False
+) -> GpuPlan:
     M, K, N, dtype, strides_a, strides_b, bias = product
     scheme = options.scheme or packed_for
     if options.batch_invariant:
         scheme = _invariant(dtype, device, options)
+    machine = machine_for(device, dtype)
+    # Schemes that callers name and that the own kernel has not are around the vendor's routine.
+    around = options.scheme not in (None, "classical", *machine.fused_of("tfloat32"))
+    own = in_tf32 and not around
+    step = cuda_run.ALIGNMENT // dtype.itemsize if own or dtype.itemsize == 2 else 1
     problem = Problem(
-        M=M, N=N, K=K, dtype=str(dtype).removeprefix("torch."),
-        layout_a=_layout(strides_a, (M, K), dtype), layout_b=_layout(strides_b, (K, N), dtype),
+        M=M, N=N, K=K, dtype="tfloat32" if own else str(dtype).removeprefix("torch."),
+        layout_a=_layout(strides_a, (M, K), step), layout_b=_layout(strides_b, (K, N), step),
         epilogue=options.epilogue, bias=bias, accuracy=options.accuracy,
         workspace=options.workspace, scheme=scheme, static_b=packed_for is not None,
         must_use=options.scheme is not None or options.batch_invariant,
     )  # fmt: skip
-    made = applied(make_plan(problem, machine_for(device, dtype)))
+    made = applied(make_plan(problem, machine))
     assert isinstance(made, GpuPlan), "applied() changes the choice only"
     return made
 
 
-def _layout(strides: tuple[int, int], shape: tuple[int, int], dtype: torch.dtype) -> str:
+def _layout(strides: tuple[int, int], shape: tuple[int, int], step: int) -> str:
     """Which dimension is contiguous, "row" or "col", if the other one's steps are aligned.
 
-    Kernels that add in Triton read any strides; alignment counts for those that read by TMA.
+    ``step``: what these must be multiples of, in elements. Kernels that add in Triton read any
+    strides; those of 16 bytes are read by TMA.
     """
-    step = cuda_run.ALIGNMENT // dtype.itemsize if dtype.itemsize == 2 else 1
     (down, across), (rows, cols) = strides, shape
     if (across == 1 or cols == 1) and (rows == 1 or (down > 0 and down % step == 0)):
         return "row"
@@ -134,7 +138,7 @@ def _invariant(dtype: torch.dtype, device: int, options: Options) -> str:
 def plan(request: Request) -> Plan | None:
     """See ``Engine``. What a call's addresses, data and capture decide is left to ``run``."""
     packed_for = None if request.packed is None else request.packed.algorithm
-    made = _plan(request.product, request.options, request.a.get_device(), packed_for)
+    made = _planned(request.product, request.options, request.a.get_device(), packed_for)
     return None if made.chosen.algorithm == "vendor" else made
 
 
@@ -164,7 +168,7 @@ def pack(w: torch.Tensor, options: Options) -> Packed:
     (N, K), b = w.shape, w.detach().t()
     product = Product.of_rows(PACKED_ROWS, w, bias=False)
     names = [options.scheme] if options.scheme is not None else _packable(w)
-    plans = [_plan(product, options, w.get_device(), name) for name in names]
+    plans = [_planned(product, options, w.get_device(), name) for name in names]
     best = min(plans, key=lambda made: made.chosen.seconds, default=None)
     if best is None or best.chosen.algorithm == "vendor" or 0 in (N, K):
         return Packed("vendor", None, 0)
@@ -177,6 +181,9 @@ def pack(w: torch.Tensor, options: Options) -> Packed:
 
 def _packable(w: torch.Tensor) -> tuple[str, ...]:
     """The schemes that a weight may be packed for."""
-    if w.dtype.itemsize != 2:
-        return considered(str(w.dtype).removeprefix("torch."))
-    return tuple(machine_for(w.get_device(), w.dtype).fused)
+    name = str(w.dtype).removeprefix("torch.")
+    in_tf32 = w.dtype is torch.float32 and tf32_allowed()
+    if w.dtype.itemsize != 2 and not in_tf32:
+        return considered(name)
+    machine = machine_for(w.get_device(), w.dtype)
+    return tuple(machine.fused_of("tfloat32" if in_tf32 else name))

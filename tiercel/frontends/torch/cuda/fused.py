@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tiercel.targets.hopper.fused.verdict import Judge
 
 #: Least mean magnitude of 128 elements: what float16 rounds to multiples of 2⁻²⁴.
-FLOOR = {torch.bfloat16: 2.0**-13, torch.float16: 0.0}
+FLOOR = {torch.bfloat16: 2.0**-13, torch.float16: 0.0, torch.float32: 0.0}
 
 #: Calls that are kept, each for one shape.
 MOST_READY = 1024

@@ -110,7 +110,7 @@ def _known(device: int) -> GpuMachine | None:
     machine = replace(machine, memory=found.total_memory, fingerprint=key)
     reason = hopper.available(device)
     if reason is not None:
-        machine = replace(machine, plain=None, fused={}, notes={"unavailable": reason})
+        machine = machine.without_kernels(reason)
     if why_no_sums():
         machine = replace(machine, notes={**machine.notes, "triton": why_no_sums()})
     return machine

@@ -207,12 +207,14 @@ def multiply_plainly(
     a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, name: str | None,
     out: torch.Tensor, tile: Any = None,
 ) -> None:  # fmt: skip
-    """out = epilogue(a · b + bias) by the own classical kernel."""
+    """out = epilogue(a · b + bias) by the own classical kernel; float32 operands in TF32."""
     from tiercel.targets.hopper.epilogues.product import gemm_epilogue
     from tiercel.targets.hopper.products.product import gemm
 
-    if bias is None and name is None:
-        gemm(a, b, out=out, config=tile)
+    in_tf32 = a.dtype is torch.float32
+    if in_tf32 or (bias is None and name is None):
+        gemm(a, b, out=out, tf32=in_tf32, config=tile)
+        finish(out, bias, name)
         return
     operands = {} if bias is None else {"bias": bias}
     gemm_epilogue(a, b, _epilogue(name, bias is not None), operands, config=tile, out=out)
@@ -232,14 +234,35 @@ def _fused(plan: GpuPlan, request: Request, out: torch.Tensor) -> None:
     # Fast is about the error of the whole result; that of each element is then not guaranteed.
     any_scale = plan.problem.accuracy == "fast"
     weight, name = weight_of(plan, request), request.options.epilogue
-    if rows == len(out) and request.packed is not None and not (bias is None and name is None):
+    if rows == len(out) and ends_in_kernel(request):
         end_by_kernel(weight, a, out, bias, name, any_scale)
         return
-    more = {} if request.packed is not None else {"b": _bare(request.b)}
-    weight.multiply(a[:rows], out[:rows], any_scale=any_scale, tracked=request.tracked, **more)
+    more = {} if request.packed is not None else {"b": along_k(_bare(request.b).mT).mT}
+    above = along_k(a[:rows])
+    weight.multiply(above, out[:rows], any_scale=any_scale, tracked=request.tracked, **more)
     if rows < len(out):
         torch.mm(a[rows:], request.b.detach(), out=out[rows:])
     finish(out, bias, request.options.epilogue)
+
+
+def along_k(x: torch.Tensor) -> torch.Tensor:
+    """A matrix whose rows run along K, or a copy that is contiguous so, see ``must_be_turned``."""
+    if not must_be_turned(x):
+        return x
+    from tiercel.targets.hopper.operands.turned import along_rows
+
+    return along_rows(x)
+
+
+def must_be_turned(x: torch.Tensor) -> bool:
+    """Whether no kernel can combine the rows of a matrix: TF32's must be contiguous."""
+    return x.dtype is torch.float32 and x.stride(1) != 1
+
+
+def ends_in_kernel(request: Request) -> bool:
+    """Whether a packed product is followed by something that its kernel can do."""
+    followed = request.bias is not None or request.options.epilogue is not None
+    return followed and request.packed is not None and request.a.dtype.itemsize == 2
 
 
 def end_by_kernel(

@@ -30,6 +30,7 @@ from tiercel.frontends.torch.routing.shortcut import (
     look_up,
 )
 from tiercel.frontends.torch.routing.torchs_own import torchs_linear, torchs_weight_grad
+from tiercel.frontends.torch.tensors.precision import in_tf32
 from tiercel.options import Options
 
 
@@ -75,7 +76,8 @@ class _Again(torch.autograd.Function):
         needs_x, needs_w, needs_bias, *_ = ctx.needs_input_grad
         grad_x = grad_w = grad_bias = None
         # All else that the products depend on is the layer's own product's.
-        like = grad.shape, grad.stride(), torch._C._dispatch_keys(grad).raw_repr(), ctx.options
+        keys = torch._C._dispatch_keys(grad).raw_repr()
+        like = grad.shape, grad.stride(), keys, ctx.options, in_tf32(grad)
         if needs_x:
             grad_x = _repeated(ctx, like, _INPUT, grad, w.mH)
         if needs_w and autograd.by_columns(ctx):

@@ -19,6 +19,7 @@ from tiercel.frontends.torch.products import ran, worth_following
 from tiercel.frontends.torch.routing import shortcut
 from tiercel.frontends.torch.routing.operands import are_plain, followed, watched
 from tiercel.frontends.torch.tensors.out import writable_in_place
+from tiercel.frontends.torch.tensors.precision import in_tf32
 from tiercel.options import Options
 from tiercel.planner.plan import Plan
 
@@ -153,7 +154,8 @@ def keep(request: Request, given: tuple[Any, ...], result: torch.Tensor | None) 
 
 
 def _key(a: torch.Tensor, bias: Any, options: Options, tracked: bool) -> Any:
-    return id(options), tracked, bias is None, a.shape, a.stride(), a.dtype, a.get_device()
+    where = a.dtype, a.get_device(), in_tf32(a)
+    return id(options), tracked, bias is None, a.shape, a.stride(), *where
 
 
 def remember(

@@ -17,6 +17,7 @@ from torch.nn import Parameter
 
 from tiercel.frontends.torch.engine import engine_for
 from tiercel.frontends.torch.routing.route import insisted
+from tiercel.frontends.torch.tensors.precision import in_tf32
 from tiercel.options import Options
 
 MOST_KEYS = 4096
@@ -43,7 +44,7 @@ def _key(a: torch.Tensor, b: torch.Tensor, bias: Any, columns_of: int, options: 
     # The device by its number: hashing a ``torch.device`` takes 0.3 us.
     return (
         id(options), columns_of, bias is None, a.shape, a.stride(), b.shape, b.stride(),
-        a.dtype, b.dtype, a.get_device(),
+        a.dtype, b.dtype, a.get_device(), in_tf32(a),
     )  # fmt: skip
 
 

@@ -275,8 +275,9 @@ def _shape(
         of_b = planes.plane_bytes(grids[1], lowered.b_planes) + b.rows * b.columns * item
         all_k_tiles = k_tiles * program.multiplies
         amount = Amount.of(rows, columns, clusters, all_k_tiles, of_a, of_b if dynamic else 0)
-        combining = choose(amount, program, judged=judged, ending=ending)
-        if item == 1 or (combining.where == "beside" and a.dtype != "bfloat16"):
+        # With half as many values to a byte whole clusters have the time to judge them.
+        combining = choose(amount, program, judged=judged and item < 4, ending=ending)
+        if item == 1 or (combining.where == "beside" and a.dtype == "float16"):
             combining = Combining()  # idle warps take longer for other types, or were not measured
     inside = combining.where != "before"
     early = combining.early if inside else 0

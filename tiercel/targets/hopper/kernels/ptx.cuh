@@ -129,12 +129,6 @@ __device__ inline void tma_load_groups_multicast(u32 target, const TensorMap& ma
       ::"r"(target), "l"(&map), "r"(barrier), "r"(x), "r"(group), "r"(0), "h"(mask) : "memory");
 }
 
-__device__ inline void bulk_load(u32 target, const void* source, u32 bytes, u32 barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-      ::"r"(target), "l"(source), "r"(bytes), "r"(barrier) : "memory");
-}
-
 // The 128 bytes around an address, into L2.
 __device__ inline void prefetch_line(const void* source) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(source) : "memory");
@@ -213,13 +207,6 @@ __device__ inline void async_copy_commit() { asm volatile("cp.async.commit_group
 template <int pending>
 __device__ inline void async_copy_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
-}
-
-// What no one writes meanwhile. Not moved to where it is used: it is loaded ahead.
-__device__ inline float global_load(const float* source) {
-  float x;
-  asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(x) : "l"(source));
-  return x;
 }
 
 __device__ inline void global_store(float4* to, float a, float b, float c, float d) {

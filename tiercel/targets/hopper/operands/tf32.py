@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.targets.hopper.config import ITEM_BYTES
 from tiercel.targets.hopper.operands.operand import Matrix
+from tiercel.targets.hopper.operands.turned import along_rows
 
 if TYPE_CHECKING:
     import torch
@@ -39,17 +40,10 @@ def readable(
         return a, b
     if not _unit(a.stride(-1), a.shape[-1]):
         if a.numel() < b.numel() and plain and stored_by_tma(out):
-            return _copied(a), b
+            return along_rows(a), b
     elif plain and stored_by_tma(out):
         return a, b
-    return a, _copied(b.transpose(-1, -2)).transpose(-1, -2)
-
-
-def _copied(x: torch.Tensor) -> torch.Tensor:
-    """A row-major copy whose rows start at multiples of 16 bytes."""
-    width = x.shape[-1]
-    copy = x.new_empty((*x.shape[:-1], -(-width // 4) * 4))[..., :width]
-    return copy.copy_(x)
+    return a, along_rows(b.transpose(-1, -2)).transpose(-1, -2)
 
 
 def stored_by_tma(out: torch.Tensor) -> bool:

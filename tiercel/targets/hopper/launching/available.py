@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from functools import cache
+from typing import Any
+
+#: First imports one after the other: ``cuda.core`` renames its modules while it is imported, and a
+#: second thread found it without them.
+_IMPORTING = threading.Lock()
 
 
 def device_of_address(address: int) -> int | None:
@@ -30,8 +36,8 @@ def available(device: int = 0) -> str | None:
     True
     """
     try:
-        from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue]
-        from cuda.core import Program  # noqa: F401 # pyright: ignore[reportAttributeAccessIssue]
+        with _IMPORTING:
+            driver = _imported()
     except ImportError as error:
         return f"{error.name or error} is not installed: `pip install 'tiercel[cuda]'`"
     try:
@@ -55,3 +61,11 @@ def available(device: int = 0) -> str | None:
         major, minor = numbers
         return f"device {device} has compute capability {major}.{minor}; the kernels need 9.0"
     return None
+
+
+def _imported() -> Any:
+    """``cuda.bindings.driver``, and ``cuda.core`` imported for those who need it later."""
+    from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue]
+    from cuda.core import Program  # noqa: F401 # pyright: ignore[reportAttributeAccessIssue]
+
+    return driver

@@ -40,4 +40,4 @@ def test_layers_in_training_mode_show_what_runs_there(h200):
 
     assert shown() == ["classical", "torch"]
     model.eval()
-    assert shown() == ["winograd", "classical"]
+    assert shown() == ["winograd", "torch"]

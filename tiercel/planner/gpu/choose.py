@@ -21,8 +21,9 @@ from tiercel.planner.problem import Problem
 #: Predicted gain below which the vendor's routine stays, or the own classical kernel for a scheme.
 MARGIN = {"plain": 1.01, "fused": 1.02, "portable": 1.02}
 
-#: Most columns of a 16-bit product that the own classical kernel must win by more: of 32 that it was
-#: predicted to win by 1 to 5 %, six took 3 to 29 % longer than cuBLAS's, and the mean gain was 0.4 %.
+#: Most columns of a 16-bit product that the own classical kernel must win by more: of 32 that it
+#: was predicted to win by 1 to 5 %, six took 3 to 29 % longer than cuBLAS's, and the mean gain was
+#: 0.4 %.
 NARROW, NARROW_MARGIN = 1024, 1.05
 
 #: ``MARGIN`` for leaving the last rows to the vendor's.

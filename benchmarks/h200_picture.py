@@ -83,7 +83,8 @@ def _draw(axis: Axes, names: list[str], dtype: str, series: list[Bars]) -> None:
     axis.set_xticks(range(len(names)), names, fontsize=8)
     axis.set_title(f"{dtype}, effective TFLOP/s", fontsize=10)
     axis.set_ylim(0, peak * 1.3)
-    axis.legend(loc="upper left", fontsize=8, frameon=False)
+    columns = (len(series) + 1) // 2 if len(series) > 2 else 1  # two lines above the data sheet's
+    axis.legend(loc="upper left", ncols=columns, fontsize=8, frameon=False)
 
 
 def _name(M: int, N: int, K: int) -> str:

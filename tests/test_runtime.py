@@ -106,25 +106,9 @@ except MemoryError as error:
     print(error)
 """
 
-TENSORS_WITHOUT_MEMORY = """
-import torch
-t = torch.ones(1600, 1600)
-for _ in range(2):
-    assert (tiercel.matmul(t, t) == 1600).all()
-try:
-    tiercel.matmul(t, t, batch_invariant=True)
-except MemoryError as error:
-    print(error)
-"""
-
 
 def test_without_memory_for_a_workspace_numpy_computes():
     assert printed(WITHOUT_MEMORY) == "full\n"
-
-
-def test_without_memory_for_a_workspace_torch_computes():
-    pytest.importorskip("torch")
-    assert printed(WITHOUT_MEMORY + TENSORS_WITHOUT_MEMORY) == "full\nfull\n"
 
 
 def test_a_package_in_a_zip_file(tmp_path: Path):

@@ -33,6 +33,10 @@ DIVIDED = 1.01
 #: 17920 × 2048 × 7168 was 0.905 times as fast as cuBLAS, 16384 × 3072 × 12288 1.07.
 LEAST_COLUMNS = 3072
 
+#: Most columns for a 16-bit scheme that combines B in the call: with 8192 rows and K = 4096 that of
+#: Winograd had 1.036 of cuBLAS's speed with so many, 0.989 with 98304, 0.94 with 128256 columns.
+MOST_COMBINED = 65536
+
 #: Most of the rows that are left to the vendor so that a scheme's turns are full: a product of its
 #: own, with a beginning and an end. With 0.42 of them 9728 × 3072 × 12288 was at 0.965 of cuBLAS
 #: instead of 1.03; up to 0.25 predictions hold.
@@ -210,6 +214,9 @@ def _fused_rows(problem: Problem, machine: GpuMachine, name: str, rows: int) -> 
         rejected = rejected or "B must be contiguous along K to be packed"
     if problem.scheme is None and problem.N < LEAST_COLUMNS:
         rejected = rejected or f"under {LEAST_COLUMNS} columns no gain was measured"
+    both = problem.itemsize == 2 and not problem.static_b
+    if problem.scheme is None and both and problem.N > MOST_COMBINED:
+        rejected = rejected or f"B has over {MOST_COMBINED} columns to combine in the call"
     if rows == 0:
         return GpuCandidate(name, math.inf, 0, error, variant, "too few rows")
     planes = memory.fused_bytes(most, scheme, machine.multiprocessors)

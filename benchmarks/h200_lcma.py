@@ -34,8 +34,9 @@ from tiercel.frontends.torch.cuda import fused
 from tiercel.lower.accumulator import accumulate
 from tiercel.lower.accumulator.combining import Combining
 from tiercel.targets.hopper import gemm
+from tiercel.targets.hopper.fused.launches import FusedLaunch
 from tiercel.targets.hopper.fused.packed import pack
-from tiercel.targets.hopper.fused.product import FusedLaunch, prepare
+from tiercel.targets.hopper.fused.product import prepare
 from tiercel.targets.hopper.fused.workspace import FRESH
 from tiercel.targets.hopper.launching.driver import clear_words
 

@@ -22,15 +22,16 @@ from tiercel import schemes
 from tiercel.lower.accumulator import accumulate
 from tiercel.lower.accumulator.combining import Combining
 from tiercel.lower.recipe import Guard
+from tiercel.targets.hopper.fused.launches import FusedLaunch
 from tiercel.targets.hopper.fused.packed import pack
-from tiercel.targets.hopper.fused.product import FusedLaunch, prepare
+from tiercel.targets.hopper.fused.product import prepare
 from tiercel.targets.hopper.fused.verdict import Judge
 from tiercel.targets.hopper.launching.compile import cubin
-from tiercel.targets.hopper.launching.driver import Arguments, Kernel, LaunchRefused
+from tiercel.targets.hopper.launching.kernel import Arguments, Kernel, LaunchRefused
 from tiercel.targets.hopper.launching.launch import Runnable
 from tiercel.targets.hopper.operands.operand import of_tensor
 from tiercel.targets.hopper.products import heuristic
-from tiercel.targets.hopper.products.product import launch_of
+from tiercel.targets.hopper.products.launch import launch_of
 from tiercel.targets.hopper.products.stream_k import SharedLaunch
 
 M, N, K = 5120, 4608, 2048  # 90 tiles of a quarter of the output: every cluster has one

@@ -151,7 +151,7 @@ def test_outliers_of_100_times_in_a_hundredth_of_the_data(name: str):
 @pytest.mark.parametrize("refused", [False, True])
 def test_clusters_that_keep_pace_multiply_alike(refused: bool, combining, monkeypatch):
     for least in ("PACED_PRODUCTS", "PACED_K_TILES"):
-        monkeypatch.setattr(f"tiercel.targets.hopper.fused.product.{least}", 0)
+        monkeypatch.setattr(f"tiercel.targets.hopper.fused.schedule.{least}", 0)
     a, b = integers(4112, 2048, torch.bfloat16), integers(2048, 4112, torch.bfloat16, True)
     judge = Judge(Guard(math.inf, 1e30), (1e30 if refused else 0.0, 0.0))
     out, flag = product(a, b, combining, dynamic=True, judge=judge)

@@ -17,15 +17,24 @@ from tiercel.lower.accumulator.combining import Combining
 from tiercel.lower.recipe import Guard
 from tiercel.schemes import get
 from tiercel.targets.hopper.config import Tile
-from tiercel.targets.hopper.fused import packed, planes, tables, verdict, workspace
+from tiercel.targets.hopper.fused import (
+    launches,
+    packed,
+    planes,
+    schedule,
+    tables,
+    verdict,
+    workspace,
+)
 from tiercel.targets.hopper.fused import product as fused_product
-from tiercel.targets.hopper.fused.product import Workspace, prepare
+from tiercel.targets.hopper.fused.product import prepare
 from tiercel.targets.hopper.fused.verdict import Judge
-from tiercel.targets.hopper.fused.workspace import Layout
+from tiercel.targets.hopper.fused.workspace import Layout, Workspace
 from tiercel.targets.hopper.launching import driver
-from tiercel.targets.hopper.launching.driver import MAP_BYTES, TensorMap
 from tiercel.targets.hopper.launching.movable import extent_of
+from tiercel.targets.hopper.launching.tensor_map import MAP_BYTES, TensorMap
 from tiercel.targets.hopper.operands import operand
+from tiercel.targets.hopper.products import launch as plain_launch
 from tiercel.targets.hopper.products import product, split, stream_k
 
 PROGRAM = accumulate(get("winograd"))
@@ -66,14 +75,15 @@ def launched(monkeypatch):
     """What was launched, with its argument."""
     found = []
     for module, name in (
-        (planes, "_kernel"), (verdict, "_kernel"), (fused_product, "kernel"), (product, "kernel")
+        (planes, "_kernel"), (verdict, "_kernel"), (fused_product, "kernel"),
+        (plain_launch, "kernel"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, lambda *key: Kernel(repr(key[:-1]), found))
-    for module in (fused_product, verdict, product):
+    for module in (schedule, verdict, product, plain_launch):
         monkeypatch.setattr(module, "multiprocessors", lambda device: 132)
     fake = SimpleNamespace(CUtensorMap=Descriptor, cuTensorMapReplaceAddress=move)
-    monkeypatch.setattr(driver, "_driver", lambda: fake)
-    for module in (workspace, fused_product):
+    monkeypatch.setattr(driver, "bindings", lambda: fake)
+    for module in (workspace, launches):
         monkeypatch.setattr(module, "clear_words", lambda *where: found.append(("clear", where)))
     monkeypatch.setattr(operand, "tensor_map", tensor_map)
     monkeypatch.setattr(cuda_call, "raw_stream", lambda device: 7)
@@ -93,7 +103,7 @@ WAYS = (
 @pytest.fixture(params=WAYS, ids=lambda how: how.where)
 def way(request, monkeypatch):
     """Where planes are combined."""
-    monkeypatch.setattr(fused_product, "choose", lambda *_, **__: request.param)
+    monkeypatch.setattr(schedule, "choose", lambda *_, **__: request.param)
 
 
 @pytest.fixture

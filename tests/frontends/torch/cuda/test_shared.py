@@ -33,9 +33,9 @@ def ran(monkeypatch):
     monkeypatch.setattr(workspace, "clear_words", lambda address, words, stream: None)
 
     def prepare(a, operand, out, judge, program, gains, memory=None, combining=None):
-        arrays = len(fused_product.Workspace._fields)
+        arrays = len(workspace.Workspace._fields)
         halves = (a.new_empty(a.numel() + i, dtype=torch.float16) for i in range(arrays - 1))
-        made = memory or fused_product.Workspace(*halves, a.new_zeros(4, dtype=torch.int32))
+        made = memory or workspace.Workspace(*halves, a.new_zeros(4, dtype=torch.int32))
         planes = [] if combining is None else [Step("planes", steps)]
         product = Step("product" if combining is None else "product again", steps)
 

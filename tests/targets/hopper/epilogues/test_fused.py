@@ -16,8 +16,8 @@ from tiercel.targets.hopper.fused import source
 from tiercel.targets.hopper.fused import tables as fused
 from tiercel.targets.hopper.fused.params import NOBODY, SchemeParams, nothing
 from tiercel.targets.hopper.fused.planes import UNITY
-from tiercel.targets.hopper.fused.product import TILE
-from tiercel.targets.hopper.launching.driver import TensorMap
+from tiercel.targets.hopper.fused.schedule import TILE
+from tiercel.targets.hopper.launching.tensor_map import TensorMap
 
 CONFIG = Config(TILE, "bfloat16", "bfloat16", False, False)
 WINOGRAD = accumulate(schemes.get("winograd"))

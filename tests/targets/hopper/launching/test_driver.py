@@ -9,9 +9,10 @@ from tiercel.errors import TiercelRuntimeError
 from tiercel.lower.accumulator import accumulate
 from tiercel.schemes import get
 from tiercel.targets.hopper.config import Config
-from tiercel.targets.hopper.fused import product, tables
+from tiercel.targets.hopper.fused import product, schedule, tables
 from tiercel.targets.hopper.launching import driver
-from tiercel.targets.hopper.launching.driver import Arguments, Kernel
+from tiercel.targets.hopper.launching.kernel import Arguments, Kernel
+from tiercel.targets.hopper.launching.tensor_map import move_tensor_maps
 
 TOO_LARGE = 720
 
@@ -62,7 +63,7 @@ def played(monkeypatch):
         CUfunction_attribute=SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8),
         CUresult=SimpleNamespace(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE=TOO_LARGE),
     )
-    monkeypatch.setattr(driver, "_driver", lambda: fake.driver)
+    monkeypatch.setattr(driver, "bindings", lambda: fake.driver)
     return fake
 
 
@@ -82,7 +83,7 @@ def test_a_thread_that_torch_has_given_no_work_gets_a_context(played, monkeypatc
     calls = {
         "cuLaunchKernelEx": lambda: Kernel(b"", 0, 0).launch(8, Arguments(b""), 7),
         "cuMemsetD32Async": lambda: driver.clear_words(64, 1, 7),
-        "cuTensorMapReplaceAddress": lambda: driver.move_tensor_maps([("map", 8)], 64),
+        "cuTensorMapReplaceAddress": lambda: move_tensor_maps([("map", 8)], 64),
     }
     for name, call in calls.items():
         thread = Thread(monkeypatch, played.driver)
@@ -121,7 +122,7 @@ def test_kernels_whose_blocks_wait_for_each_other_start_together(monkeypatch, in
     monkeypatch.setattr(product, "cubin", lambda text, name: b"")
     monkeypatch.setattr(product, "Kernel", lambda *_, **how: made.append(how))
     lowered = tables.lower(accumulate(get("winograd")), "bfloat16", inside)
-    config = Config(product.TILE, "bfloat16", "bfloat16", False, False)
+    config = Config(schedule.TILE, "bfloat16", "bfloat16", False, False)
     product.kernel.cache_clear()
     product.kernel(config, lowered, "beside" if inside else "before", 0)
     product.kernel.cache_clear()

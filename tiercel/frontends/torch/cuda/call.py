@@ -16,10 +16,10 @@ from tiercel.frontends.torch.cuda.refusals import Refusals
 from tiercel.frontends.torch.cuda.shared import Planes
 from tiercel.lower.accumulator.combining import Combining
 from tiercel.targets.hopper.fused.workspace import FRESH, Layout
-from tiercel.targets.hopper.launching import driver
+from tiercel.targets.hopper.launching import occupancy
 
 if TYPE_CHECKING:
-    from tiercel.targets.hopper.fused.product import FusedLaunch
+    from tiercel.targets.hopper.fused.launches import FusedLaunch
     from tiercel.targets.hopper.launching.movable import Ready
 
 #: Prepares launches for operands, a workspace or None, and a way of combining or None.
@@ -63,7 +63,7 @@ class Call:
         ``shares``: torch counts changes of a, whose planes may then serve several weights.
         """
         a, layout = operands[0], self._layout
-        if layout is None or self._multiprocessors != driver.most_multiprocessors:
+        if layout is None or self._multiprocessors != occupancy.most_multiprocessors:
             layout = self._begin(operands)
         stream = raw_stream(a.get_device())
         shares = shares and self._planes is not None
@@ -89,7 +89,7 @@ class Call:
 
     def _begin(self, operands: tuple[torch.Tensor, ...]) -> Layout:
         """Find out what the product needs."""
-        self._multiprocessors, self._own, self._reading = driver.most_multiprocessors, None, None
+        self._multiprocessors, self._own, self._reading = occupancy.most_multiprocessors, None, None
         made = self._prepare(self._matrices(operands), None, None)
         self._layout = Layout.of(made.workspace)
         return self._layout

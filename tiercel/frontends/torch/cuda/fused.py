@@ -27,7 +27,7 @@ from tiercel.lower.program import lower
 from tiercel.schemes import get
 
 if TYPE_CHECKING:
-    from tiercel.targets.hopper.fused.product import FusedLaunch
+    from tiercel.targets.hopper.fused.launches import FusedLaunch
     from tiercel.targets.hopper.fused.verdict import Judge
 
 #: Least mean magnitude of 128 elements: what float16 rounds to multiples of 2⁻²⁴.
@@ -138,7 +138,8 @@ def _prepared(
     combining: Any,
 ) -> FusedLaunch:
     """See ``cuda_call.Prepare``; ``operand``: packed, or None."""
-    from tiercel.targets.hopper.fused.product import Workspace, prepare
+    from tiercel.targets.hopper.fused.product import prepare
+    from tiercel.targets.hopper.fused.workspace import Workspace
 
     a, out, *b = operands
     return prepare(

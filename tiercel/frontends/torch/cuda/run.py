@@ -17,9 +17,8 @@ from tiercel.frontends.torch.cuda.machine import capturing
 from tiercel.frontends.torch.cuda.refusals import Refusals, of_site
 from tiercel.frontends.torch.engine import Request
 from tiercel.planner.gpu import GpuPlan
-from tiercel.targets.hopper.launching.driver import LaunchRefused
+from tiercel.targets.hopper.launching.kernel import LaunchRefused
 
-#: What ran already, and so is compiled: key -> its plan, which the key has by address.
 _ran: dict[Any, GpuPlan] = {}
 MOST_RAN = 8192
 
@@ -196,7 +195,7 @@ def _bare(x: torch.Tensor) -> torch.Tensor:
 
 
 def _plain(plan: GpuPlan, request: Request, out: torch.Tensor) -> None:
-    from tiercel.targets.hopper.fused.product import TILE
+    from tiercel.targets.hopper.fused.schedule import TILE
 
     tile = TILE if request.options.batch_invariant else None
     bias = None if request.bias is None else _bare(request.bias)

@@ -34,16 +34,20 @@ from tiercel.targets.hopper.epilogues.plan import (
     traced_params,
 )
 from tiercel.targets.hopper.epilogues.plan import plan as plan_of
+from tiercel.targets.hopper.fused.ending import Ending
 from tiercel.targets.hopper.fused.packed import PackedOperand
-from tiercel.targets.hopper.fused.product import TILE, Ending, prepare
+from tiercel.targets.hopper.fused.product import prepare
+from tiercel.targets.hopper.fused.schedule import TILE
 from tiercel.targets.hopper.fused.verdict import Judge
 from tiercel.targets.hopper.fused.workspace import Layout
-from tiercel.targets.hopper.launching import driver
-from tiercel.targets.hopper.launching.driver import TensorMap, clear_words
+from tiercel.targets.hopper.launching import occupancy
+from tiercel.targets.hopper.launching.driver import clear_words
+from tiercel.targets.hopper.launching.keys import kind_of
 from tiercel.targets.hopper.launching.launch import MOST_READY, on_device
 from tiercel.targets.hopper.launching.movable import Movable, Ready, extent_of
+from tiercel.targets.hopper.launching.tensor_map import TensorMap
 from tiercel.targets.hopper.operands.operand import Matrix, of_tensor, oriented
-from tiercel.targets.hopper.products.product import check_devices, kind_of
+from tiercel.targets.hopper.products.checks import check_devices
 
 if TYPE_CHECKING:
     import torch
@@ -155,7 +159,7 @@ def fused_epilogue(
     key = (
         kinds_of(operands), None if isinstance(b, PackedOperand) else kind_of(b), kind_of(a),
         None if out is None else kind_of(out), alpha, epilogue, combining,
-        None if judge is None else ref(judge), driver.most_multiprocessors,
+        None if judge is None else ref(judge), occupancy.most_multiprocessors,
     )  # fmt: skip
     ready = kept.ready.get(key)
     if ready is not None:

@@ -1,18 +1,20 @@
-"""The memory that a fused product borrows, as one allocation."""
+"""The memory that a fused product borrows: its arrays, and how they lie in one allocation."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from tiercel.targets.hopper.config import SLOT_BYTES
+from tiercel.targets.hopper.fused import planes, verdict
 from tiercel.targets.hopper.launching.driver import clear_words
 
 if TYPE_CHECKING:
     import torch
 
-    from tiercel.targets.hopper.fused.product import Workspace
+    from tiercel.targets.hopper.fused.schedule import Schedule
 
 #: Bytes that each array's address is a multiple of, as torch's own allocations are.
 STEP = 512
@@ -22,10 +24,49 @@ STEP = 512
 #: about them.
 FRESH = 3
 
+#: Words before the counters: the first, and records of A and B.
+HEADER = FRESH + 2 * verdict.RECORD_WORDS
+
+
+class Workspace(NamedTuple):
+    """Memory of one call: planes of A, of B if it is not packed, saved sums, and counters, zero at
+    first.
+    """
+
+    a_planes: torch.Tensor
+    b_planes: torch.Tensor
+    scratch: torch.Tensor
+    flags: torch.Tensor
+
+
+def workspace(like: torch.Tensor, schedule: Schedule) -> Workspace:
+    """A new one, of what ``schedule`` needs."""
+    import torch
+
+    lowered, (left, right) = schedule.lowered, schedule.grids
+    tiles = schedule.blocks * max(1, schedule.combining.split)  # that are begun and not finished
+    of_b = planes.plane_bytes(right, lowered.b_planes) if schedule.dynamic else 0
+
+    def halves(size: int) -> torch.Tensor:
+        return like.new_empty(size // 2, dtype=torch.float16)
+
+    return Workspace(
+        halves(planes.plane_bytes(left, lowered.a_planes)),
+        halves(of_b),
+        halves(tiles * schedule.slots * SLOT_BYTES),
+        like.new_zeros(HEADER + sum(schedule.counters), dtype=torch.int32),
+    )
+
+
+def records(flags: int) -> tuple[int, int]:
+    """Addresses of the records of A and B, given that of the flags."""
+    left = flags + 4 * FRESH
+    return left, left + 4 * verdict.RECORD_WORDS
+
 
 @dataclass(frozen=True)
 class Layout:
-    """How the arrays of a ``product.Workspace`` lie behind one another.
+    """How the arrays of a ``Workspace`` lie behind one another.
 
     ``counts``: their elements, of float16; of int32 in the last one, the flags.
     """

@@ -169,7 +169,7 @@ struct Machine {
   Pending<C> pending{};
   bool exact = false;  // a block whose epilogue is pending is kept in float32
 
-  // A part of a product has 8 k-tiles at least, and 12 where it is not alone: ../fused/product.py.
+  // A part of a product has 8 k-tiles at least, and 12 where it is not alone: ../fused/schedule.py.
   static constexpr int ahead = 3;  // k-tiles, of 1024 cycles, before a saved sum is needed
   static constexpr int apart = 2;
   static_assert(Outbox<C>::parts + 1 + ahead <= 8);

@@ -11,9 +11,12 @@ import tiercel
 from tiercel import epilogues
 from tiercel.errors import TiercelRuntimeError, TiercelTypeError, TiercelValueError
 from tiercel.frontends.torch import hopper
+from tiercel.targets.hopper.config import Config
 from tiercel.targets.hopper.epilogues import arrivals
+from tiercel.targets.hopper.launching.launch import run
 from tiercel.targets.hopper.operands import operand
-from tiercel.targets.hopper.products import grouped, product
+from tiercel.targets.hopper.products import grouped, heuristic
+from tiercel.targets.hopper.products import launch as plain_launch
 
 
 @pytest.fixture
@@ -147,7 +150,7 @@ def test_a_kernel_runs_on_its_operands_device_and_stream(monkeypatch):
     monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 0, raising=False)
     launch = SimpleNamespace(run=lambda stream: ran.append((stream, list(entered))))
     for number in (1, 0):
-        product.run(launch, SimpleNamespace(get_device=lambda number=number: number), None)
+        run(launch, SimpleNamespace(get_device=lambda number=number: number), None)
     assert ran == [(71, [1]), (70, [1, "left"])]
 
 
@@ -179,20 +182,20 @@ def test_counters_are_cleared_on_their_own_device(monkeypatch, capturing):
 
 def test_kernels_and_their_sizes_are_kept_for_each_device(monkeypatch):
     loaded = []
-    monkeypatch.setattr(product, "cubin", lambda text, name: b"code")
-    monkeypatch.setattr(product, "Kernel", lambda code, device, *rest: loaded.append(device))
-    tile = product.heuristic.CANDIDATES[0]
-    config = product.Config(tile, "float16", "float16", False, True, grouped=True)
-    product.kernel.cache_clear()
+    monkeypatch.setattr(plain_launch, "cubin", lambda text, name: b"code")
+    monkeypatch.setattr(plain_launch, "Kernel", lambda code, device, *rest: loaded.append(device))
+    tile = heuristic.CANDIDATES[0]
+    config = Config(tile, "float16", "float16", False, True, grouped=True)
+    plain_launch.kernel.cache_clear()
     for device in (0, 1, 0):
-        product.kernel(config, device)
-    product.kernel.cache_clear()
+        plain_launch.kernel(config, device)
+    plain_launch.kernel.cache_clear()
     assert loaded == [0, 1]
 
 
 def test_a_call_describes_its_groups_once(monkeypatch):
     launched = []
-    for module in (grouped, product):
+    for module in (grouped, plain_launch):
         monkeypatch.setattr(module, "multiprocessors", lambda device: 132)
     monkeypatch.setattr(grouped, "check_devices", lambda named: None)
     monkeypatch.setattr(grouped, "kernel", lambda config, device: (config, device))
@@ -201,7 +204,7 @@ def test_a_call_describes_its_groups_once(monkeypatch):
     monkeypatch.setattr(grouped, "run", lambda ready, a, stream: launched.append(ready))
     a, b = torch.zeros(3000, 256).half(), torch.zeros(5, 512, 256).half().mT
     offsets = torch.zeros(6, dtype=torch.int64)
-    tile = product.heuristic.CANDIDATES[0]
+    tile = heuristic.CANDIDATES[0]
     out = grouped.grouped_gemm(a, b, offsets, config=tile)
     assert grouped.grouped_gemm(a, b, offsets, out=out, config=tile) is out
     first, second = launched

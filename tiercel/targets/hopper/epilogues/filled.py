@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tiercel.targets.hopper.epilogues.plan import EpiloguePlan, Shape
-from tiercel.targets.hopper.products.product import kind_of
+from tiercel.targets.hopper.launching.keys import kind_of
 
 if TYPE_CHECKING:
     import torch

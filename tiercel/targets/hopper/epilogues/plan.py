@@ -26,13 +26,14 @@ from tiercel.targets.hopper.epilogues.epilogue import (
     with_operand,
 )
 from tiercel.targets.hopper.launching.compile import cubin
-from tiercel.targets.hopper.launching.driver import Kernel, multiprocessors
+from tiercel.targets.hopper.launching.kernel import Kernel
 from tiercel.targets.hopper.launching.launch import Launch
+from tiercel.targets.hopper.launching.occupancy import multiprocessors
 from tiercel.targets.hopper.operands.operand import Matrix, of_tensor, oriented
 from tiercel.targets.hopper.products import classical
 from tiercel.targets.hopper.products.classical import WARP_ROWS
+from tiercel.targets.hopper.products.launch import describe, operand_boxes
 from tiercel.targets.hopper.products.paced import keeps_pace
-from tiercel.targets.hopper.products.product import describe, operand_boxes
 from tiercel.targets.hopper.products.stream_k import shared_launch
 
 if TYPE_CHECKING:

@@ -12,10 +12,11 @@ from tiercel.targets.hopper.epilogues.arrivals import arrivals
 from tiercel.targets.hopper.epilogues.filled import Filled, kinds_of, without_numbers
 from tiercel.targets.hopper.epilogues.plan import EpiloguePlan, finished
 from tiercel.targets.hopper.epilogues.plan import plan as plan_of
-from tiercel.targets.hopper.launching.launch import remember
+from tiercel.targets.hopper.launching.keys import kind_of
+from tiercel.targets.hopper.launching.launch import remember, run
 from tiercel.targets.hopper.launching.movable import Movable, Ready, extent_of
 from tiercel.targets.hopper.operands.operand import of_tensor
-from tiercel.targets.hopper.products.product import check, check_devices, kind_of, run
+from tiercel.targets.hopper.products.checks import check, check_devices
 
 if TYPE_CHECKING:
     import torch

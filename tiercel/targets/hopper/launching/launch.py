@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tiercel.targets.hopper.config import THREADS
-from tiercel.targets.hopper.launching.driver import Arguments, Kernel, TensorMap
+from tiercel.targets.hopper.launching.kernel import Arguments, Kernel
+from tiercel.targets.hopper.launching.tensor_map import TensorMap
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Runnable(Protocol):
@@ -75,6 +79,20 @@ def on_device(device: int) -> AbstractContextManager[Any]:
 
     here = torch._C._cuda_getDevice() == device
     return nullcontext() if here else torch.cuda.device(device)  # which takes 3 µs
+
+
+def run(ready: Runnable, a: torch.Tensor, stream: int | None) -> None:
+    """Enqueue on ``stream``, or on the current stream of a's device."""
+    import torch
+
+    device = a.get_device()
+    if stream is None:
+        stream = int(torch._C._cuda_getCurrentRawStream(device))
+    if torch._C._cuda_getDevice() == device:
+        ready.run(stream)
+    else:
+        with torch.cuda.device(device):
+            ready.run(stream)
 
 
 Made = TypeVar("Made")

@@ -12,19 +12,14 @@ from tiercel.lower.epilogue import Epilogue
 from tiercel.targets.hopper.config import ITEM_BYTES, MOST_GROUPS, Tile
 from tiercel.targets.hopper.epilogues import grouped
 from tiercel.targets.hopper.epilogues.grouped import Bound, bound, columns_of
-from tiercel.targets.hopper.launching.driver import Arguments, multiprocessors
-from tiercel.targets.hopper.launching.launch import Launch, Runnable, remember
+from tiercel.targets.hopper.launching.kernel import Arguments
+from tiercel.targets.hopper.launching.keys import key_of
+from tiercel.targets.hopper.launching.launch import Launch, Runnable, remember, run
+from tiercel.targets.hopper.launching.occupancy import multiprocessors
 from tiercel.targets.hopper.operands.operand import ALIGNMENT, Matrix, of_tensor, output
 from tiercel.targets.hopper.products import heuristic
-from tiercel.targets.hopper.products.product import (
-    NOTHING,
-    OPERANDS,
-    check_devices,
-    describe,
-    kernel,
-    key_of,
-    run,
-)
+from tiercel.targets.hopper.products.checks import OPERANDS, check_devices
+from tiercel.targets.hopper.products.launch import NOTHING, describe, kernel
 
 if TYPE_CHECKING:
     import torch

@@ -10,21 +10,17 @@ from typing import TYPE_CHECKING, Any
 from tiercel.errors import TiercelTypeError, TiercelValueError
 from tiercel.targets.hopper.config import Config, Tile
 from tiercel.targets.hopper.launching.compile import cubin
-from tiercel.targets.hopper.launching.driver import Kernel, multiprocessors
-from tiercel.targets.hopper.launching.launch import Launch, remember
+from tiercel.targets.hopper.launching.kernel import Kernel
+from tiercel.targets.hopper.launching.keys import key_of
+from tiercel.targets.hopper.launching.launch import Launch, remember, run
+from tiercel.targets.hopper.launching.occupancy import multiprocessors
 from tiercel.targets.hopper.operands.operand import of_tensor, output
 from tiercel.targets.hopper.operands.scales import scales_of
 from tiercel.targets.hopper.products import classical, heuristic, stream_k
+from tiercel.targets.hopper.products.checks import check, check_devices
+from tiercel.targets.hopper.products.launch import NOTHING, describe
 from tiercel.targets.hopper.products.paced import keeps_pace
-from tiercel.targets.hopper.products.product import (
-    NOTHING,
-    check,
-    check_devices,
-    describe,
-    empty_product,
-    key_of,
-    run,
-)
+from tiercel.targets.hopper.products.product import empty_product
 
 if TYPE_CHECKING:
     import torch

@@ -11,13 +11,12 @@ from dataclasses import replace
 from functools import lru_cache
 
 from tiercel.targets.hopper.launching.compile import cubin
-from tiercel.targets.hopper.launching.driver import Arguments, Kernel
-from tiercel.targets.hopper.launching.launch import Places
+from tiercel.targets.hopper.launching.kernel import Arguments, Kernel
+from tiercel.targets.hopper.launching.launch import Launch, Places
 from tiercel.targets.hopper.operands.operand import Matrix
 from tiercel.targets.hopper.source import NAMES
 
 THREADS = 256
-PLACES = Places((0, 8))  # of the parts and the sum
 
 
 def divides(K: int, parts: int) -> bool:
@@ -34,16 +33,15 @@ def parts_of(a: Matrix, b: Matrix, parts: int) -> tuple[Matrix, Matrix]:
     )
 
 
-def reduction(
-    parts: Matrix, out: Matrix, alpha: float, device: int
-) -> tuple[Kernel, int, Arguments]:
-    """Kernel, grid and argument of out = alpha · sum of parts; ``out`` is row-major."""
+def reduction(parts: Matrix, out: Matrix, alpha: float, device: int) -> Launch:
+    """The launch of out = alpha · sum of parts; ``out`` is row-major."""
     content = struct.pack(
         "<QQqiiif4x", parts.address, out.address, out.row_stride, parts.rows, parts.columns,
         parts.batches, alpha,
     )  # fmt: skip
     blocks = -(-parts.rows * parts.columns // (2 * THREADS))
-    return _kernel(out.dtype, device), blocks, Arguments(content)
+    made = _kernel(out.dtype, device)
+    return Launch(made, blocks, Arguments(content), THREADS, Places((0, 8)))
 
 
 @lru_cache(maxsize=16)

@@ -12,11 +12,14 @@ import numpy as np
 from tiercel.lower.epilogue import Epilogue
 from tiercel.targets.hopper.config import Tile
 from tiercel.targets.hopper.epilogues.plan import plan
-from tiercel.targets.hopper.launching.driver import Arguments, multiprocessors
+from tiercel.targets.hopper.launching.kernel import Arguments
 from tiercel.targets.hopper.launching.launch import Launch
+from tiercel.targets.hopper.launching.occupancy import multiprocessors
 from tiercel.targets.hopper.operands.operand import Matrix, of_tensor
 from tiercel.targets.hopper.products import heuristic
-from tiercel.targets.hopper.products.product import check, describe, empty_product, kernel
+from tiercel.targets.hopper.products.checks import check
+from tiercel.targets.hopper.products.launch import describe, kernel
+from tiercel.targets.hopper.products.product import empty_product
 from tiercel.targets.hopper.tracing.recording import GROUPS, Recording, Traced
 
 if TYPE_CHECKING:

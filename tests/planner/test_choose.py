@@ -242,6 +242,16 @@ def test_the_last_columns_are_numpys_on_one_thread_or_in_a_long_product():
     assert make_plan(long, TWO_CORES).chosen.fringe == 3
 
 
+@pytest.mark.parametrize(("dtype", "depth"), [("float32", 256), ("float64", 128)])
+def test_a_tile_of_a_and_a_panel_of_b_leave_room_in_l1(dtype: str, depth: int):
+    """Without sums the panel alone decides: there are no other tiles of C to be updated."""
+    (zen4,) = (m for m in all_shipped() if m.cores == 1 and m.l2 == 1 << 20)
+    for scheme, expected in (("strassen2", depth), ("classical", 256)):
+        recipe = make_plan(Problem(4096, 4096, 4096, dtype, scheme=scheme), zen4).chosen.recipe
+        assert recipe is not None
+        assert recipe.blocking.target.depth == expected
+
+
 def test_many_threads_share_packed_a():
     """Where two of them live on a core, with panels and scratch that leave room for the other's."""
     many = with_rates(

@@ -90,7 +90,7 @@ def blockings(
     # A third of 1024 columns is half of 688: sub-blocks that two threads would else share as one
     # task or three. 672 × 2704 × 2704 by two levels takes 0.78 of the time, 704 × 2600 × 4096 0.91.
     splits = sorted({*divisions, 3, 4}) if many else divisions
-    depth = _depth(machine, tile, crowd)
+    depth = _depth(program, machine, tile, crowd)
     rows = _rows(program, machine, tile, depth)
     # A pass over part of K only where a pass over all of it needs too much memory. Half types
     # cannot be added up in C: one pass.
@@ -168,15 +168,23 @@ SPANS = (EVERYTHING, 4096, 2048, 1024)
 #: Deepest sub-block: it keeps two levels' error under 4 × NumPy's (384: 5 ×).
 DEEPEST = 256
 
+#: Share of L1 that a tile of A may take in a scheme, so that beside it and the panel of B there is
+#: room for the tiles of C that are updated: 6 rows of float64 are 128 deep. Zen 4, one thread, over
+#: NumPy: 4096³ 1.30, with 256 1.24; 2048³ 1.19 and 1.13. 176 is as fast as 128; without sums 128 is
+#: as fast as 256.
+TILE_OF_A = 3 / 16
 
-def _depth(machine: Machine, tile: Tile, crowd: bool) -> int:
+
+def _depth(program: Program, machine: Machine, tile: Tile, crowd: bool) -> int:
     """Depth of a sub-block: a panel of B takes half of L1, a third in a crowd.
 
-    Plain, on one thread beside NumPy: 256 deep and 172 rows 1.027 × its speed at 1024³ and 1.025 at
-    2048³, 344 and 126 1.014 and 1.014, 512 and 126 1.010 at 1024³.
+    Plain float32, on one thread beside NumPy: 256 deep and 172 rows 1.027 × its speed at 1024³ and
+    1.025 at 2048³, 344 and 126 1.014 and 1.014, 512 and 126 1.010 at 1024³.
     """
-    room = machine.l1 // (3 if crowd else 2)
-    return min(DEEPEST, max(tile.chunk, room // (tile.nr * tile.size) // tile.chunk * tile.chunk))
+    room = machine.l1 // (3 if crowd else 2) // (tile.nr * tile.size)
+    if not (program.plain or crowd):
+        room = min(room, int(machine.l1 * TILE_OF_A) // (tile.mr * tile.size))
+    return min(DEEPEST, max(tile.chunk, room // tile.chunk * tile.chunk))
 
 
 def _rows(program: Program, machine: Machine, tile: Tile, depth: int) -> int:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from tiercel.lower.blocking import Blocking, Tile, ceil_div
 from tiercel.lower.program import Program
-from tiercel.planner.candidates import CROWD
+from tiercel.planner.candidates import CROWD, DEEPEST
 from tiercel.planner.machine import Machine, Rates
 from tiercel.planner.problem import Problem
 
@@ -116,7 +116,9 @@ def kernel_seconds(
     parts = col_steps * task_splits
     a_bytes, b_bytes, c_bytes = (planes * x * size for x in (M * K, K * N, M * N))
 
-    multiply = products * _tile_seconds(M, N, K, program, blocking, rates, tile, passes) * 1e9
+    crowd = problem.threads >= CROWD
+    shallow = 1.0 if crowd else blocking.target.depth / DEEPEST
+    multiply = products * _tile_seconds(M, N, K, program, blocking, rates, tile, passes, shallow)
     row_tiles = blocking.mc // m // tile.mr
     stream = row_steps * products / (k * n) * b_bytes / rates.read / (1 + row_tiles / 2)
     if blocking.packed_a:
@@ -178,8 +180,13 @@ def _tile_seconds(
     rates: Rates,
     tile: Tile,
     passes: int,
+    shallow: float,
 ) -> float:
-    """Time of all register tiles of one product over a whole step."""
+    """Nanoseconds of all register tiles of one product over a whole step.
+
+    ``shallow``: depth of a sub-block over the usual one. Where L1 holds half the depth only, a tile
+    costs half as much beside its multiplications, too.
+    """
     tiles_m = _covered(M, blocking.mc, program.m, tile.mr)
     tiles_n = _covered(N, blocking.nc, program.n, tile.nr)
     span = min(blocking.k_span, K)
@@ -187,9 +194,9 @@ def _tile_seconds(
     depth_steps = ceil_div(span, blocking.kc) * passes
     flops = 2 * tile.mr * tile.nr * tile.chunk
     dests = program.terms("c") / len(program.products)
-    per_tile = rates.tile + rates.update * (dests - 1)
+    per_tile = shallow * (rates.tile + rates.update * (dests - 1))
     count = tiles_m * tiles_n
-    return count * (chunks * flops / (rates.peak * rates.kernel) + depth_steps * per_tile) * 1e-9
+    return count * (chunks * flops / (rates.peak * rates.kernel) + depth_steps * per_tile)
 
 
 def _covered(extent: int, step: int, parts: int, multiple: int) -> int:

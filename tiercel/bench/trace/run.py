@@ -34,7 +34,7 @@ def run(
         )
     import torch
 
-    from tiercel.targets.hopper.launching.driver import multiprocessors
+    from tiercel.targets.hopper.launching.occupancy import multiprocessors
     from tiercel.targets.hopper.tracing.trace import record
 
     def normal(rows: int, columns: int) -> torch.Tensor:

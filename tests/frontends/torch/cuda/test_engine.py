@@ -19,6 +19,7 @@ from tiercel.frontends.torch.engine import Request
 from tiercel.frontends.torch.epilogues.named import with_epilogue
 from tiercel.options import DEFAULT, checked_options
 from tiercel.targets.hopper.launching import driver
+from tiercel.targets.hopper.launching.kernel import LaunchRefused
 
 
 class Device:
@@ -171,7 +172,7 @@ def test_addresses_that_tma_cannot_read_are_torchs(device):
     assert device.ran == ["plain"]
 
 
-@pytest.mark.parametrize("lack", [torch.OutOfMemoryError, driver.LaunchRefused])
+@pytest.mark.parametrize("lack", [torch.OutOfMemoryError, LaunchRefused])
 def test_without_what_a_scheme_needs_torch_multiplies(device, monkeypatch, lack):
     def missing(plan, request, out):
         raise lack

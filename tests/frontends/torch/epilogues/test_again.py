@@ -14,7 +14,7 @@ from tiercel.frontends.torch.epilogues.again import remember, with_epilogue_agai
 from tiercel.frontends.torch.packed import PackedTensor
 from tiercel.lower.epilogue import library
 from tiercel.lower.epilogue.affine import affine
-from tiercel.targets.hopper.launching.driver import LaunchRefused
+from tiercel.targets.hopper.launching.kernel import LaunchRefused
 
 M, K, N = 8, 16, 24
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tiercel.targets.hopper.launching import driver
+from tiercel.targets.hopper.launching import occupancy
 from tiercel.targets.hopper.launching.again import again
 from tiercel.targets.hopper.launching.movable import Movable, Ready
 from tiercel.targets.hopper.products import product
@@ -67,6 +67,6 @@ def test_gemm_looks_again_where_multiprocessors_or_overlaps_have_changed(launche
     together = addresses(both.clone(), both, both)
     together[1] = together[0]
     assert repeat.run(together, 5)
-    monkeypatch.setattr(driver, "most_multiprocessors", 120)
+    monkeypatch.setattr(occupancy, "most_multiprocessors", 120)
     assert not repeat.run(together, 5)
     assert [stream for stream, _ in launched] == [7, 5]

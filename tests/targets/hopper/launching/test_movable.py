@@ -7,9 +7,10 @@ import pytest
 
 from tiercel.errors import TiercelRuntimeError, TiercelValueError
 from tiercel.targets.hopper.launching import driver
-from tiercel.targets.hopper.launching.driver import MAP_BYTES, Arguments, TensorMap
+from tiercel.targets.hopper.launching.kernel import Arguments
 from tiercel.targets.hopper.launching.launch import Launch, Places
 from tiercel.targets.hopper.launching.movable import Extent, Movable
+from tiercel.targets.hopper.launching.tensor_map import MAP_BYTES, TensorMap
 
 
 class Descriptor:
@@ -34,7 +35,7 @@ def replace_address(descriptor, address):
 @pytest.fixture(autouse=True)
 def played(monkeypatch):
     fake = SimpleNamespace(CUtensorMap=Descriptor, cuTensorMapReplaceAddress=replace_address)
-    monkeypatch.setattr(driver, "_driver", lambda: fake)
+    monkeypatch.setattr(driver, "bindings", lambda: fake)
 
 
 def described(address):

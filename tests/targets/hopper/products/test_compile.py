@@ -21,7 +21,7 @@ from tiercel.targets.hopper.fused import source as fused_source
 from tiercel.targets.hopper.fused.params import NOBODY, SchemeParams, nothing
 from tiercel.targets.hopper.fused.planes import UNITY
 from tiercel.targets.hopper.launching import compile as nvrtc
-from tiercel.targets.hopper.launching.driver import TensorMap
+from tiercel.targets.hopper.launching.tensor_map import TensorMap
 from tiercel.targets.hopper.products import heuristic, split
 from tiercel.targets.hopper.products.params import Params
 

@@ -16,7 +16,7 @@ from tiercel.targets.hopper.config import MOST_GROUPS, Config
 from tiercel.targets.hopper.epilogues import grouped
 from tiercel.targets.hopper.epilogues.epilogue import epilogue_text
 from tiercel.targets.hopper.launching import compile as nvrtc
-from tiercel.targets.hopper.launching.driver import TensorMap
+from tiercel.targets.hopper.launching.tensor_map import TensorMap
 from tiercel.targets.hopper.products.heuristic import GROUPED, PINGPONG
 from tiercel.targets.hopper.products.params import Params
 

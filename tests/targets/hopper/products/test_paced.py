@@ -12,7 +12,7 @@ from tiercel.targets.hopper import source
 from tiercel.targets.hopper.config import Config, Tile
 from tiercel.targets.hopper.epilogues.epilogue import epilogue_text, staged_outputs
 from tiercel.targets.hopper.epilogues.tile import WIDEST
-from tiercel.targets.hopper.launching.driver import TensorMap
+from tiercel.targets.hopper.launching.tensor_map import TensorMap
 from tiercel.targets.hopper.products import classical, heuristic, paced
 from tiercel.targets.hopper.products.params import Params
 from tiercel.targets.hopper.products.stream_k import Shares

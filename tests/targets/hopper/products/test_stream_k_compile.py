@@ -8,7 +8,7 @@ import pytest
 
 from tests.targets.hopper.products.test_compile import assembly, count, declared
 from tiercel.targets.hopper.config import Config
-from tiercel.targets.hopper.launching.driver import TensorMap
+from tiercel.targets.hopper.launching.tensor_map import TensorMap
 from tiercel.targets.hopper.products import classical, heuristic
 from tiercel.targets.hopper.products.params import Params
 from tiercel.targets.hopper.products.stream_k import Shares

@@ -23,7 +23,7 @@ from tiercel.frontends.torch.routing.operands import transformed, watched
 from tiercel.lower.epilogue import Epilogue
 from tiercel.lower.epilogue.affine import affine
 from tiercel.lower.epilogue.trace import ONLY
-from tiercel.targets.hopper.launching.driver import LaunchRefused
+from tiercel.targets.hopper.launching.kernel import LaunchRefused
 
 MOST_SEEN = 8192
 

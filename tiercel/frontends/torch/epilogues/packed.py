@@ -15,9 +15,8 @@ from tiercel.lower.epilogue.graph import Reduction
 from tiercel.options import Options
 from tiercel.planner.gpu import GpuPlan
 from tiercel.planner.gpu.epilogue import gains
-from tiercel.targets.hopper.launching.driver import LaunchRefused
+from tiercel.targets.hopper.launching.kernel import LaunchRefused
 
-#: Packed operands, epilogues and shapes that have run, and so are compiled.
 _ran: set[Any] = set()
 MOST_RAN = 8192
 

@@ -16,7 +16,7 @@ from tiercel.targets.hopper.config import Config
 from tiercel.targets.hopper.epilogues.epilogue import Staged, epilogue_text, staged_outputs
 from tiercel.targets.hopper.epilogues.plan import array_of
 from tiercel.targets.hopper.launching.compile import cubin
-from tiercel.targets.hopper.launching.driver import Kernel
+from tiercel.targets.hopper.launching.kernel import Kernel
 
 if TYPE_CHECKING:
     import torch

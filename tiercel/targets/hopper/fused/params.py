@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from tiercel.targets.hopper.fused.planes import ADDRESSES, Gain
 from tiercel.targets.hopper.fused.verdict import ADDRESSES as VERDICT_ADDRESSES
-from tiercel.targets.hopper.launching.driver import MAP_BYTES, TensorMap
 from tiercel.targets.hopper.launching.launch import Places
+from tiercel.targets.hopper.launching.tensor_map import MAP_BYTES, TensorMap
 
 _FIELDS = struct.Struct("<QQ iiii iiii i 4i4i i ff")
 _ADDRESSES = 0, 8  # offsets of scratch and flag

@@ -11,8 +11,9 @@ from tiercel.errors import TiercelValueError
 from tiercel.targets.hopper.config import ITEM_BYTES
 from tiercel.targets.hopper.fused.tables import PLANES, KernelPlane, sums_of
 from tiercel.targets.hopper.launching.compile import cubin
-from tiercel.targets.hopper.launching.driver import Arguments, Kernel, TensorMap
+from tiercel.targets.hopper.launching.kernel import Arguments, Kernel
 from tiercel.targets.hopper.launching.launch import Launch, Places
+from tiercel.targets.hopper.launching.tensor_map import TensorMap
 from tiercel.targets.hopper.operands.operand import Matrix
 from tiercel.targets.hopper.source import sums_text
 from tiercel.targets.hopper.wgmma import KINDS

@@ -17,8 +17,9 @@ from tiercel.lower.recipe import Guard
 from tiercel.targets.hopper.config import ITEM_BYTES
 from tiercel.targets.hopper.fused.planes import VECTOR
 from tiercel.targets.hopper.launching.compile import cubin
-from tiercel.targets.hopper.launching.driver import Arguments, Kernel, multiprocessors
+from tiercel.targets.hopper.launching.kernel import Arguments, Kernel
 from tiercel.targets.hopper.launching.launch import Launch, Places
+from tiercel.targets.hopper.launching.occupancy import multiprocessors
 from tiercel.targets.hopper.operands.operand import Matrix
 from tiercel.targets.hopper.wgmma import KINDS
 

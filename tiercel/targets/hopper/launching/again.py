@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tiercel.targets.hopper.launching import driver
+from tiercel.targets.hopper.launching import occupancy
 from tiercel.targets.hopper.products.product import prepared_for
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class Again:
     __slots__ = "_multiprocessors", "_ready"
 
     def __init__(self, ready: Ready) -> None:
-        self._ready, self._multiprocessors = ready, driver.most_multiprocessors
+        self._ready, self._multiprocessors = ready, occupancy.most_multiprocessors
 
     def run(self, addresses: list[int], stream: int) -> bool:
         """Enqueue on a stream of the current device; False where ``gemm`` has to look.
@@ -31,7 +31,8 @@ class Again:
         """
         ready = self._ready
         movable = ready.movable
-        if self._multiprocessors != driver.most_multiprocessors or not movable.reaches(addresses):
+        resized = self._multiprocessors != occupancy.most_multiprocessors
+        if resized or not movable.reaches(addresses):
             return False
         with movable.lock:
             movable.to(addresses)

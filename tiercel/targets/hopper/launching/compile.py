@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
-import os
+import tempfile
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from tiercel import cache as disk
 from tiercel.errors import TiercelRuntimeError
 
-FOLDER = Path(__file__).parents[1] / "kernels"
 ARCHITECTURE = "sm_90a"  # wgmma and setmaxnreg exist only here
+OPTIONS = {
+    "std": "c++20",
+    "arch": ARCHITECTURE,
+    # NVRTC 13.0 takes a generic lambda for a host function otherwise.
+    "device_as_default_execution_space": True,
+}
 WHEELS = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu13", "nvidia-cuda-nvrtc-cu12")
 
 
@@ -24,10 +31,8 @@ def cubin(text: str, name: str) -> bytes:
     :class:`TiercelRuntimeError` when NVRTC is missing or rejects the text.
     """
     code = disk.get("hopper", f"{_fingerprint()}-{text}", lambda: _compile(text, name))
-    if folder := os.environ.get("TIERCEL_DUMP"):
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        Path(folder, f"{name}.cu").write_text(text, encoding="utf-8")
-        Path(folder, f"{name}.cubin").write_bytes(code)
+    disk.dump(f"{name}.cu", text)
+    disk.dump(f"{name}.cubin", code)
     return code
 
 
@@ -35,20 +40,30 @@ def cubin(text: str, name: str) -> bytes:
 def _fingerprint() -> str:
     """Changes with the kernels' source and the compiler."""
     digest = hashlib.sha256()
-    for file in sorted(FOLDER.glob("*.cuh")):
-        digest.update(file.read_bytes())
-    digest.update(repr((_compiler(), ARCHITECTURE, _options())).encode())
+    for _, text in sorted(headers().items()):
+        digest.update(text)
+    digest.update(repr((_compiler(), sorted(OPTIONS.items()))).encode())
     return digest.hexdigest()[:20]
 
 
-def _options() -> dict[str, Any]:
-    return {
-        "std": "c++20",
-        "arch": ARCHITECTURE,
-        "include_path": str(FOLDER),
-        # NVRTC 13.0 takes a generic lambda for a host function otherwise.
-        "device_as_default_execution_space": True,
-    }
+@cache
+def headers() -> dict[str, bytes]:
+    """The kernels' source, by the names of its files; the package may be a zip file."""
+    found = files("tiercel.targets.hopper").joinpath("kernels").iterdir()
+    return {file.name: file.read_bytes() for file in found if file.name.endswith(".cuh")}
+
+
+@cache
+def include_folder() -> Path:
+    """Where NVRTC finds them: the package's folder, or one that holds copies until the end."""
+    folder = files("tiercel.targets.hopper").joinpath("kernels")
+    if isinstance(folder, Path):
+        return folder
+    copies = tempfile.TemporaryDirectory(prefix="tiercel-")
+    atexit.register(copies.cleanup)
+    for name, text in headers().items():
+        Path(copies.name, name).write_bytes(text)
+    return Path(copies.name)
 
 
 def _compiler() -> str:
@@ -82,7 +97,8 @@ def _compile(text: str, name: str) -> bytes:
     from cuda.core import Program, ProgramOptions  # pyright: ignore[reportAttributeAccessIssue]
 
     try:
-        program = Program(text, "c++", ProgramOptions(name=f"{name}.cu", **_options()))
+        options: Any = {**OPTIONS, "include_path": str(include_folder())}
+        program = Program(text, "c++", ProgramOptions(name=f"{name}.cu", **options))
         return bytes(program.compile("cubin").code)
     except Exception as error:  # cuda-core raises its own kinds, with NVRTC's log as the message
         raise TiercelRuntimeError(f"NVRTC rejected kernel {name}: {error}") from error

@@ -13,8 +13,8 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tiercel.errors import TiercelValueError
-from tiercel.targets.hopper.launching.driver import move_tensor_maps
 from tiercel.targets.hopper.launching.launch import Launch
+from tiercel.targets.hopper.launching.tensor_map import move_tensor_maps
 
 if TYPE_CHECKING:
     import torch

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from tiercel.errors import TiercelTypeError, TiercelValueError
 from tiercel.targets.hopper.launching import driver, launch
 
 #: The largest cluster of thread blocks: they run on as many multiprocessors at once.
 LEAST = 2
+
+#: What ``set_num_sms`` leaves to the kernels; None: all.
+most_multiprocessors: int | None = None
+
+
+def multiprocessors(device: int) -> int:
+    """Streaming multiprocessors of a device that may be used: one persistent CTA each."""
+    count = _multiprocessors(device)
+    return count if most_multiprocessors is None else min(count, most_multiprocessors)
+
+
+@cache
+def _multiprocessors(device: int) -> int:
+    cuda = driver.bindings()
+    attribute = cuda.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+    return driver.checked(cuda.cuDeviceGetAttribute(attribute, device), "count multiprocessors")
 
 
 def set_num_sms(count: int | None) -> None:
@@ -34,5 +52,6 @@ def set_num_sms(count: int | None) -> None:
                 f"count is {count}; allowed: {LEAST} or more, since two blocks of a cluster run at "
                 "once; or None for all"
             )
-    driver.most_multiprocessors = count
+    global most_multiprocessors
+    most_multiprocessors = count
     launch.forget()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.errors import TiercelTypeError, TiercelValueError
 from tiercel.targets.hopper.config import ITEM_BYTES
-from tiercel.targets.hopper.launching.driver import TensorMap, tensor_map
+from tiercel.targets.hopper.launching.tensor_map import TensorMap, tensor_map
 
 if TYPE_CHECKING:
     import torch

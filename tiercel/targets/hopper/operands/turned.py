@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tiercel.targets.hopper.launching.compile import cubin
-from tiercel.targets.hopper.launching.driver import Arguments, Kernel
+from tiercel.targets.hopper.launching.kernel import Arguments, Kernel
 from tiercel.targets.hopper.launching.launch import Launch, on_device
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from tiercel.targets.hopper.launching.driver import MAP_BYTES, TensorMap
 from tiercel.targets.hopper.launching.launch import Places
+from tiercel.targets.hopper.launching.tensor_map import MAP_BYTES, TensorMap
 
 _FIELDS = struct.Struct("<Q qq ii i i iiii iiii ff")
 _C = 0  # offset

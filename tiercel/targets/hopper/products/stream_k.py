@@ -13,7 +13,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tiercel.targets.hopper.config import CONSUMERS, Config, Tile
-from tiercel.targets.hopper.launching.driver import Arguments, Kernel, capture_id, clear_words
+from tiercel.targets.hopper.launching.driver import capture_id, clear_words
+from tiercel.targets.hopper.launching.kernel import Arguments, Kernel
 from tiercel.targets.hopper.launching.launch import Launch
 from tiercel.targets.hopper.products.paced import NOWHERE
 from tiercel.targets.hopper.products.params import Params

@@ -3,6 +3,7 @@
 // bands of panels, and in a band by K: the product that first needs them walks along K as well.
 #pragma once
 #include "combine.cuh"
+#include "memory.cuh"
 
 template <bool first, class A, class B>
 struct Choose {
@@ -182,9 +183,11 @@ __device__ void combine_row(const RowCursor<Vector, blocks>& at, u32 buffer, u32
 }
 
 // By one warp. `exact`: sums in float32, rounded once. `measured`: for the guard, whose registers are
-// wanted elsewhere if not. `gained`: bfloat16 with a gain. (Where K runs down the rows a warp would have to combine 128 of them for a
-// segment: with lanes of 8 bytes, to have registers for the sums, 0.96 instead of 1.08 times the vendor
-// at 8192³.)
+// wanted elsewhere if not. `gained`: bfloat16 with a gain.
+//
+// Where K runs down the rows nothing is measured: a warp would have to combine 128 of them for a segment,
+// and with lanes of 8 bytes, to have registers for the sums, that was 0.96 instead of 1.08 times the vendor
+// at 8192³.
 template <class Element, class Sums, bool mn_major, bool exact, bool measured, bool gained, int room,
           int blocks>
 __device__ void combine_items(const Combination<blocks>& p, u32 buffer, const Crew& crew, int worker,
@@ -253,7 +256,7 @@ struct Readiness {
   static constexpr int width = 4;
   static constexpr int patience = 1 << 18;  // looks, 0.2 s or more
 
-  static __device__ bool all(const int* ready, int workers) { return count(ready) == workers; }
+  static __device__ bool all(const int* ready, int workers) { return acquire_load(ready) == workers; }
 
   // All thread blocks are resident at once, unless something else holds multiprocessors for long. Then
   // the operand is refused, and what is multiplied here does not matter.
@@ -262,7 +265,7 @@ struct Readiness {
       int least = Squares::items;
 #pragma unroll
       for (int i = 0; i < width; ++i)
-        if (i < number) least = min(least, count(spans + i));
+        if (i < number) least = min(least, acquire_load(spans + i));
       if (least == Squares::items) {
         proxy_fence();
         return;

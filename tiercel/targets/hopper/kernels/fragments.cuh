@@ -1,7 +1,7 @@
 // A tile of A in registers, as `wgmma` takes it instead of a descriptor: for operands that the tensor
 // cores cannot read from shared memory as they lie there.
 #pragma once
-#include "ptx.cuh"
+#include "memory.cuh"
 
 // The first row of 64 of which a thread holds values; the other one is 8 below.
 __device__ inline int row_of(int thread) { return thread / 32 * 16 + thread % 32 / 4; }

@@ -16,6 +16,7 @@
 #include "store_transposed.cuh"
 #include "store_warps.cuh"
 #include "stream_k.cuh"
+#include "traced.cuh"
 
 // Mirrored by ../products/params.py.
 template <class C>
@@ -116,7 +117,7 @@ __device__ void gemm(const Params<C>& params) {
     if constexpr (C::pingpong) {
       schedule.skip(group);
       consumer.stage.advance(group * params.k_tiles);
-      if (group == 1) named_arrive(3, 256);  // consumer 0 starts
+      if (group == 1) named_arrive(barrier::turn, 256);  // consumer 0 starts
     }
     if constexpr (C::brings && C::pingpong) {  // cooperative consumers do so beside their products
       if (thread == 0 && group == 0 && schedule.valid())
@@ -135,7 +136,7 @@ __device__ void gemm(const Params<C>& params) {
       // Waiting for a turn also keeps a consumer from mistaking an earlier filling of a stage for
       // its own: all fillings before its tile have then been seen by the other one.
       consumer.trace.mark(Mark::turn);
-      if constexpr (C::pingpong) named_sync(3 + group, 256);
+      if constexpr (C::pingpong) named_sync(barrier::turn + group, 256);
       consumer.trace.mark(Mark::row, consumer.tile.row / 64);
       consumer.trace.mark(Mark::column, consumer.tile.n);
       Program::consume(consumer, acc, params);

@@ -7,6 +7,7 @@
 // A cluster of two CTAs in M takes two rows of tiles, which share B, and of a group's odd last row two
 // columns, which share A.
 #pragma once
+#include "memory.cuh"
 #include "scheduler.cuh"
 
 // Mirrored by ../products/grouped.py.

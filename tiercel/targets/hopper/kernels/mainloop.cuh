@@ -123,7 +123,8 @@ struct Consumer {
   // Wait for the products, after which `acc` may be read.
   __device__ void drain(Accumulator<C>& acc) {
     trace.mark(Mark::drain);
-    if constexpr (C::pingpong) named_arrive(3 + (group ^ 1), 256);  // the other's turn to multiply
+    if constexpr (C::pingpong)
+      named_arrive(barrier::turn + (group ^ 1), 256);  // the other's turn to multiply
     wgmma_wait<0>();
 #pragma unroll
     for (int block = 0; block < C::blocks; ++block)
@@ -140,6 +141,9 @@ struct Consumer {
       else mbarrier_arrive(pipe.empty(held), thread);
     }
   }
+
+  // All threads of this consumer have come here.
+  __device__ void sync() const { named_sync(barrier::consumer + group, 128); }
 
   __device__ int first_row() const { return C::pingpong ? 0 : group * C::blocks * 64; }
 
@@ -161,13 +165,13 @@ struct Consumer {
   template <bool both = false>
   __device__ void take_turns() {
     if (!turns()) return;
-    if (group == 0) named_arrive(3, 256);
+    if (group == 0) named_arrive(barrier::turn, 256);
     if (both || group == 1) {
       wgmma_wait<0>();
       release();
       held = -1;
     }
-    if (group == 1) named_sync(3, 256);
+    if (group == 1) named_sync(barrier::turn, 256);
   }
 
   template <class Kind, From from>

@@ -2,6 +2,7 @@
 // packed at once, which frees the accumulator, and goes part by part, one beside each k-tile.
 #pragma once
 #include "pending.cuh"
+#include "tma.cuh"
 
 template <class C>
 struct Outbox {
@@ -83,7 +84,7 @@ struct Outbox {
                        (consumer.group * places + part % places) * Layout<C>::subtile;
     if (consumer.thread == 0) tma_store_wait_read<places - 1>();
     __syncwarp();
-    named_sync(1 + consumer.group, 128);
+    consumer.sync();
     u32 pairs[pieces][2];
 #pragma unroll
     for (int j = 0; j < pieces; ++j)
@@ -92,7 +93,7 @@ struct Outbox {
         pairs[j][half] = box.pair[(part * pieces + j) * 2 + half];
     Store<C>::stage_pairs(target, pairs, consumer.thread);
     proxy_fence_shared();
-    named_sync(1 + consumer.group, 128);
+    consumer.sync();
     if (consumer.thread == 0) {
       tma_store(*map, target, column + part * columns, row, consumer.tile.batch);
       tma_store_commit();

@@ -2,7 +2,7 @@
 // apart, a little with each product, until L2 no longer holds what the last one needs: at 16384³ 31 GB
 // were read from DRAM instead of 10.6.
 #pragma once
-#include "combine.cuh"
+#include "memory.cuh"
 
 // A producer of each cluster counts the periods of k-tiles that it has begun, and goes on when all have.
 struct Pace {

@@ -3,8 +3,10 @@
 // follow. So no tensor core waits for an epilogue, and no register holds a block meanwhile: each thread
 // fetches what it wrote itself, one step before it needs it.
 #pragma once
+#include "memory.cuh"
 #include "slots.cuh"
 #include "store.cuh"
+#include "tma.cuh"
 
 template <class C, bool postpones = C::Epilogue::loads>
 struct Pending {
@@ -138,7 +140,7 @@ struct Pending {
       while (next < steps);
     }
     // Together again: ptxas serialises the tensor core instructions otherwise (13.0, its note C7520).
-    named_sync(1 + consumer.group, 128);
+    consumer.sync();
   }
 
  private:
@@ -164,7 +166,7 @@ struct Pending {
   static __device__ void make_room(const Consumer<C>& consumer) {
     if (consumer.thread == 0) tma_store_wait_read<pending>();
     __syncwarp();
-    named_sync(1 + consumer.group, 128);
+    consumer.sync();
   }
 
   __device__ u32 target(const Consumer<C>& consumer, int number) const {
@@ -186,7 +188,7 @@ struct Pending {
   __device__ void send(const Consumer<C>& consumer, const P& p) {
     proxy_fence_shared();
     if constexpr (turns > 1) make_room<turns - 2>(consumer);  // for the next step, too
-    else named_sync(1 + consumer.group, 128);
+    else consumer.sync();
     if (consumer.thread == 0) {
       const int column = (tile_n * C::tile_n + next * Store<C>::span) >> Epilogue::shrink;
 #pragma unroll

@@ -1,7 +1,7 @@
 // The ring of shared-memory stages between the producer thread and the consumer warp groups.
 #pragma once
-#include "combine.cuh"
 #include "grouped.cuh"
+#include "ptx.cuh"
 #include "trace.cuh"
 
 // Byte offsets in dynamic shared memory, which is aligned to 1024 bytes (128-byte swizzle).

@@ -2,6 +2,7 @@
 #pragma once
 #include "pipeline.cuh"
 #include "scheduler.cuh"
+#include "tma.cuh"
 
 template <class C>
 struct Producer {

@@ -2,6 +2,7 @@
 // of 128 values of K, applied to sums of 128 products. Such a block of B has 128 columns, or one.
 #pragma once
 #include "mainloop.cuh"
+#include "memory.cuh"
 
 // Mirrored by ../operands/scales.py. Strides in elements, 0 where one scale is for all.
 struct Scales {
@@ -28,7 +29,7 @@ struct VectorScales {
         of_rows(of_columns + C::tile_n * 4) {
     const Scales& s = params.scales;
     const int first_row = tile.tile.row + tile.first_row(), first_column = tile.tile.n * C::tile_n;
-    named_sync(1 + tile.group, 128);  // those of the tile before have been read
+    tile.sync();  // those of the tile before have been read
     // What lies outside is not stored: any scale will do.
 #pragma unroll
     for (int i = tile.thread; i < C::tile_n; i += 128)
@@ -42,7 +43,7 @@ struct VectorScales {
 
   __device__ void apply(const Consumer<C>& tile, Accumulator<C>& acc) const {
     async_copy_wait<0>();
-    named_sync(1 + tile.group, 128);
+    tile.sync();
     float row[C::blocks][2];
 #pragma unroll
     for (int block = 0; block < C::blocks; ++block)

@@ -1,6 +1,6 @@
 // Which output tile comes next: a persistent walk over all tiles, grouped for reuse in L2.
 #pragma once
-#include "ptx.cuh"
+#include "types.cuh"
 
 struct Tile {
   int row;       // first row of A and D

@@ -2,6 +2,8 @@
 // thread reads back what it wrote itself, so that nothing has to be fenced or waited for.
 #pragma once
 #include "mainloop.cuh"
+#include "memory.cuh"
+#include "values.cuh"
 
 // Half as many registers as the accumulator has, through which packed values leave and return while
 // the tensor cores multiply: a block of the output on its way (outbox.cuh), or a sum that was fetched.

@@ -2,6 +2,7 @@
 // then each sums half of the tile's rows. For products of few tiles; one tile for each cluster.
 #pragma once
 #include "mainloop.cuh"
+#include "memory.cuh"
 
 // A CTA's part of the k-tiles.
 struct KPart {
@@ -52,6 +53,6 @@ __device__ bool gather(const Consumer<C>& tile, Accumulator<C>& acc) {
     acc[0][i + 2] += __uint_as_float(other.z);
     acc[0][i + 3] += __uint_as_float(other.w);
   }
-  named_sync(1 + tile.group, 128);  // all have read: the memory is free for the output
+  tile.sync();  // all have read: the memory is free for the output
   return true;
 }

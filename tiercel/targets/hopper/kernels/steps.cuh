@@ -5,12 +5,12 @@
 #pragma once
 #include "mainloop.cuh"
 
-// All k-tiles of two planes. `wait`: the first that are combined meanwhile.
 // Where a plane lies: in one of an operand's two arrays, its blocks in place and its written planes.
 struct BlockPlace {
   int array, across, down;
 };
 
+// All k-tiles of two planes. `wait`: the first that are combined meanwhile.
 struct Product {
   int a, b;
   bool wait;

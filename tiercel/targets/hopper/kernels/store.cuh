@@ -4,6 +4,8 @@
 #include "epilogue.cuh"
 #include "grouped.cuh"
 #include "mainloop.cuh"
+#include "memory.cuh"
+#include "tma.cuh"
 
 // A 64-row × 128-byte subtile is written to swizzled shared memory, then stored by one thread,
 // while the next subtile is computed. TMA clips what lies outside the output.
@@ -132,11 +134,11 @@ struct Store {
           consumer.trace.mark(Mark::free, first);
           if (consumer.thread == 0) tma_store_wait_read<ring - 1>();
           __syncwarp();
-          named_sync(1 + consumer.group, 128);
+          consumer.sync();
           consumer.trace.mark(Mark::fill, first);
           fill(target);
           proxy_fence_shared();
-          named_sync(1 + consumer.group, 128);
+          consumer.sync();
           const int out_column = (tile_column + first) >> Epilogue::shrink;
           if (C::grouped && tile_row + 64 > consumer.tile.end) {
             store_rows(params.groups, target, tile_row, consumer.tile.end - tile_row,
@@ -163,7 +165,7 @@ struct Store {
       Closing<C>::leave(consumer, seen, place_of(consumer, row, column, 0));
       // Together again. ptxas would not know it, keep the position in the ring in a register of each
       // thread, and the products would wait for their descriptors: 675 cycles for a k-tile, not 512.
-      named_sync(1 + consumer.group, 128);
+      consumer.sync();
     }
   }
 

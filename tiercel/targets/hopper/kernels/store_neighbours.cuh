@@ -15,6 +15,8 @@
 #include "closing.cuh"
 #include "epilogue.cuh"
 #include "mainloop.cuh"
+#include "memory.cuh"
+#include "tma.cuh"
 
 template <class C>
 struct StoreNeighbours {
@@ -82,7 +84,7 @@ struct StoreNeighbours {
     }
     epilogue.finish(params, at, consumer.tile.n);
     if constexpr (Epilogue::closes) Closing<C>::leave(consumer, params, at);
-    named_sync(1 + consumer.group, 128);  // together again, as ptxas must know: see store.cuh
+    consumer.sync();  // together again, as ptxas must know: see store.cuh
   }
 
  private:

@@ -1,6 +1,8 @@
 // The epilogue of a product that is computed as Dᵀ = Bᵀ·Aᵀ: float32, written as rows of D.
 #pragma once
 #include "mainloop.cuh"
+#include "memory.cuh"
+#include "tma.cuh"
 
 template <class C>
 struct StoreTransposed {
@@ -19,7 +21,7 @@ struct StoreTransposed {
       for (int first = 0; first < C::tile_n; first += 64) {
         if (consumer.thread == 0) tma_store_wait_read<0>();
         __syncwarp();
-        named_sync(1 + consumer.group, 128);
+        consumer.sync();
 #pragma unroll
         for (int j = 0; j < 8; ++j)
 #pragma unroll
@@ -31,7 +33,7 @@ struct StoreTransposed {
                          params.alpha * acc[block][(first / 8 + j) * 4 + i]);
           }
         proxy_fence_shared();
-        named_sync(1 + consumer.group, 128);
+        consumer.sync();
         if (consumer.thread == 0) {
           const int x = consumer.tile.row + consumer.first_row() + 64 * block;
           const int y = consumer.tile.n * C::tile_n + first;

@@ -6,6 +6,8 @@
 // 1.027 instead of 1.015 at 4096³ with fast accumulation, 1.016 instead of 1.013 for TF32.
 #pragma once
 #include "mainloop.cuh"
+#include "memory.cuh"
+#include "tma.cuh"
 
 template <class C>
 struct StoreWarps {

@@ -10,6 +10,7 @@
 // Only owners wait, and only for helpers, which are the first clusters of the grid: they run by then.
 #pragma once
 #include "mainloop.cuh"
+#include "memory.cuh"
 
 // Mirrored by ../products/stream_k.py. Nothing in a kernel that does not share.
 template <bool on>
@@ -92,7 +93,7 @@ __device__ bool exchange(const Consumer<C>& tile, Accumulator<C>& acc, const P& 
       for (int v = 0; v < vectors; ++v)
         global_store(sums + v * 128, acc[0][4 * v], acc[0][4 * v + 1], acc[0][4 * v + 2],
                      acc[0][4 * v + 3]);
-      named_sync(1 + tile.group, 128);
+      tile.sync();
       if (tile.thread == 0) release_add(flag, 1);
       __syncwarp();
       return false;
@@ -102,7 +103,7 @@ __device__ bool exchange(const Consumer<C>& tile, Accumulator<C>& acc, const P& 
       *flag = 0;
     }
     __syncwarp();
-    named_sync(1 + tile.group, 128);
+    tile.sync();
 #pragma unroll
     for (int first = 0; first < vectors; first += batch) {
       float x[batch][4];

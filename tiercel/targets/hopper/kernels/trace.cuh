@@ -2,8 +2,8 @@
 #pragma once
 #include "types.cuh"
 
-// What begins at a timestamp; ../tracing/recording.py has the same list. `want` and `have` are of a stage of the
-// ring: the producer wants it empty, a consumer wants it full.
+// What begins at a timestamp; ../tracing/recording.py has the same list. `want` and `have` are of a stage
+// of the ring: the producer wants it empty, a consumer wants it full.
 enum class Mark : u32 { turn, row, column, want, have, drain, epilogue, free, fill, sent, done };
 
 // One thread of each warp group writes, 64 bits a mark: clock · 2^24 + value · 2^8 + mark. What does

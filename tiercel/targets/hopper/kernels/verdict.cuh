@@ -1,7 +1,7 @@
 // May a scheme multiply these data? Asked and answered on the device (settle.cuh). The records are those
-// of combine.cuh's Extremes.
+// of Extremes.
 #pragma once
-#include "combine.cuh"
+#include "extremes.cuh"
 
 // Mirrored by ../fused/verdict.py.
 struct Verdict {

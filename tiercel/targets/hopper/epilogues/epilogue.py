@@ -167,7 +167,7 @@ class EpilogueText:
 def epilogue_text(
     instance: Instance, staged: Staged | None, whole: bool = False, unit: bool = False
 ) -> EpilogueText:
-    """The generated struct, with the adaptor that ``kernels/epilogue.cuh`` asks for.
+    """The generated struct, with the adaptor that ``kernels/traced.cuh`` asks for.
 
     ``whole``: the columns of a tile divide those of the product. ``unit``: alpha is 1.
     """

@@ -37,7 +37,7 @@ class Bound:
         return self.N >> self.staged.shrink
 
     def params(self, tile_columns: int) -> bytes:
-        """``Traced::Params`` of ``kernels/epilogue.cuh``."""
+        """``Traced::Params`` of ``kernels/traced.cuh``."""
         return struct.pack("<Qi4x", 0, tile_columns) + pack_params(
             self.instance, self.N, self.values
         )

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 Shape = tuple[int, ...]
 
-BUNDLE = 32  # tiles whose partial results of a row are merged at once: ``kernels/epilogue.cuh``
+BUNDLE = 32  # tiles whose partial results of a row are merged at once: ``kernels/reduced_rows.cuh``
 
 
 @dataclass(frozen=True, eq=False)  # a key by identity
@@ -192,7 +192,7 @@ ARRIVALS_BYTES = 16  # before the epilogue's own ``Params``
 
 
 def traced_params(arrivals: int, blocks: int, argument: bytes) -> bytes:
-    """``Traced::Params`` of ``kernels/epilogue.cuh``; ``arrivals``: address of the counters."""
+    """``Traced::Params`` of ``kernels/traced.cuh``; ``arrivals``: address of the counters."""
     return struct.pack("<Qi4x", arrivals, blocks) + argument
 
 

@@ -1,7 +1,7 @@
 """Gains of repeated products: two numbers on the device, which each product leaves to the next one.
 
 A gain is the power of two that an operand is multiplied by before it is combined into float16
-planes (``kernels/combine.cuh``). Gradients of a mean over many tokens are too small for float16 as
+planes (``kernels/gain.cuh``). Gradients of a mean over many tokens are too small for float16 as
 they are; but they are about as large in each step.
 """
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ADDRESSES = 0, 8, 16, 24, 32  # offsets in a ``Verdict``
 RECORD_WORDS = 4  # the first two as the portable target's records have them
 REFUSED = 2  # is 1 where planes do not hold the operand
-GAIN = 3  # bits of the operand's gain: ``kernels/combine.cuh``
+GAIN = 3  # bits of the operand's gain: ``kernels/gain.cuh``
 THREADS = 256
 
 

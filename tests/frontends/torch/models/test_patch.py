@@ -293,3 +293,46 @@ def test_a_model_is_traced_by_torch_jit(rows: int, warm: bool):
         model(x)
     traced: Any = torch.jit.trace(model, x)  # checks that a second trace is the same
     torch.testing.assert_close(traced(x + 1), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_a_filter_that_raises_leaves_the_model_as_it_was(model):
+    def chosen(name: str, _: Any) -> bool:
+        if name == "2":
+            raise KeyError(name)
+        return True
+
+    with pytest.raises(KeyError):
+        tiercel.patch(model, filter=chosen)
+    assert not any("forward" in vars(layer) for layer in model)
+
+
+@pytest.mark.parametrize(
+    "named", [{"pack_weights": "no"}, {"dry_run": 1}, {"filter": "attention"}], ids=str
+)
+def test_options_that_are_none_are_named(model, named):
+    ((name, value),) = named.items()
+    with pytest.raises(TiercelTypeError, match=f"{name}={value!r} is no"):
+        tiercel.patch(model, **named)
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_a_model_may_be_used_at_the_interpreters_end(used: bool):
+    """In a ``__del__``, when modules are gone: it was a crash of the process."""
+    use = f"""
+import builtins, os, torch, tiercel
+model, x = torch.nn.Linear(900, 900), torch.ones(900, 900)
+tiercel.patch(model)
+if {used}:
+    model(x)
+class Last:
+    def __init__(self):
+        self.kept = model, x, os.write
+    def __del__(self):
+        model, x, write = self.kept
+        write(1, str(tuple(model(x).shape)).encode())
+last = Last()
+last.itself = last
+builtins.another = Last()
+"""
+    ran = subprocess.run([sys.executable, "-c", use], capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout) == (0, 2 * "(900, 900)"), ran.stderr

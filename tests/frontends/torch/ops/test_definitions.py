@@ -90,3 +90,26 @@ def test_the_front_end_imports_neither_the_compiler_nor_triton():
     )
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (printed.returncode, printed.stdout.strip()) == (0, "")
+
+
+def test_tiercel_may_be_imported_again():
+    """Torch takes operators of a name once; notebooks and test runners forget modules."""
+    use = """
+import sys, torch, tiercel
+x = torch.ones(700, 700, requires_grad=True)
+tiercel.matmul(x, x)
+for name in [name for name in sys.modules if name.partition(".")[0] == "tiercel"]:
+    del sys.modules[name]
+import tiercel as again
+model = torch.nn.Linear(700, 700)
+again.patch(model)
+(model(x) + again.matmul(x, x)).sum().backward()
+assert torch.func.vmap(lambda v: again.matmul(v, x))(x[None]).shape == (1, 700, 700)
+compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+torch.testing.assert_close(compiled(x), model(x))
+from importlib import reload
+reload(sys.modules["tiercel.frontends.torch.ops.definitions"])
+again.matmul(x, x).sum().backward()
+"""
+    ran = subprocess.run([sys.executable, "-c", use], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr

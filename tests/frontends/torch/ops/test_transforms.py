@@ -124,3 +124,13 @@ def test_checkpointed_layers_run_here_twice(kernel_runs):
     y: Any = checkpoint(layer, x, use_reentrant=False)
     y.sum().backward()
     assert kernel_runs.count((6, 5, 4)) == 2
+
+
+def test_functionalize_has_torchs_product():
+    a, b = torch.randn(2, 700, 700)
+    doubled = torch.func.functionalize(lambda x, y: tiercel.matmul(x, y).mul_(2))
+    torch.testing.assert_close(doubled(a, b), 2 * (a @ b), atol=1e-3, rtol=1e-4)
+    model = torch.nn.Linear(700, 700)
+    tiercel.patch(model)
+    found = torch.func.functionalize(lambda x: torch.func.functional_call(model, {}, (x,)))(a)
+    torch.testing.assert_close(found, model(a), atol=1e-3, rtol=1e-4)

@@ -75,3 +75,13 @@ def test_a_change_by_out_is_counted(kernel_runs):
     assert kernel_runs
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.backward()
+
+
+def test_an_inference_tensor_is_not_written_outside_of_inference_mode():
+    a = torch.ones(3, 3)
+    with torch.inference_mode():
+        out = torch.zeros(3, 3)
+        tiercel.matmul(a, a, out=out)
+    with pytest.raises(RuntimeError, match="out is an inference tensor"):
+        tiercel.matmul(a, 2 * a, out=out)
+    assert (out == 3).all()

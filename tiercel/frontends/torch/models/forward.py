@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from sys import is_finalizing
 from typing import Any
 
 import torch
@@ -93,6 +94,8 @@ class PlannedForward:
             return self._traced(x, w, bias)
         if torch._C._is_tracing():  # torch.jit.trace: it looks twice, and must see the same lines
             return linear(x, w, bias, None, self.options)
+        if is_finalizing():  # in a __del__: what a product needs is gone, in part
+            return F.linear(x, w, bias)
         if x.numel() != self._last and w.numel():
             self._see(x, w)
         if self.frozen is not None:

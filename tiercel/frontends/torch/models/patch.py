@@ -28,10 +28,9 @@ def patch(
     register_sharding_rules()  # a compiled model cannot do it when it runs
     shortcut.forget()  # packed weights make other plans
     entries = []
-    for name, module, kind in _linear_layers(model):
-        reason = _why_not(module, kind, options)
-        if not reason and filter is not None and not filter(name, module):
-            reason = "not chosen by filter"
+    # All reasons before the first change: a filter that raises leaves the model as it was.
+    layers = [(*found, _reason(*found, filter, options)) for found in _linear_layers(model)]
+    for name, module, kind, reason in layers:
         note, forward, before = "", None, planned_forward(module)
         if not reason:
             w = kind.weight(module)
@@ -73,6 +72,13 @@ def _linear_layers(model: nn.Module) -> Iterator[tuple[str, Any, Kind]]:
         kind = kind_of(module)
         if kind is not None:
             yield name, module, kind
+
+
+def _reason(name: str, module: Any, kind: Kind, filter: Filter | None, options: Options) -> str:
+    reason = _why_not(module, kind, options)
+    if not reason and filter is not None and not filter(name, module):
+        return "not chosen by filter"
+    return reason
 
 
 def _why_not(module: Any, kind: Kind, options: Options) -> str:

@@ -36,7 +36,12 @@ from tiercel.frontends.torch.routing.torchs_own import (
 )
 from tiercel.frontends.torch.tensors.autocast import autocast_kernel
 
-LIBRARY = torch.library.Library("tiercel", "DEF")
+#: Whether a tiercel that was imported before this one, or reloaded, has defined them: torch takes
+#: an operator once, and the earlier ones go on multiplying.
+_DEFINED = hasattr(torch.ops.tiercel, "linear")
+
+if not _DEFINED:
+    LIBRARY = torch.library.Library("tiercel", "DEF")
 
 _TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout)
 
@@ -161,16 +166,14 @@ def _fake(op: Operator) -> Callable[..., torch.Tensor]:
     return kernel
 
 
-def _register(name: str, op: Operator) -> None:
+def _register(name: str, op: Operator, kernel: Callable[..., torch.Tensor]) -> None:
     # Two overloads: what everyone calls, and ``run``, which a compiler's graph holds. That is below
     # autograd, and an operator without kernels for it is called 10 us sooner.
-    kernel = _kernel(op)
     for overload in (name, f"{name}.run"):
         LIBRARY.define(overload + op.schema, tags=_TAGS)
         LIBRARY.impl(overload, kernel, "CompositeExplicitAutograd")  # of every device
         torch.library.register_fake(f"tiercel::{overload}", _fake(op), lib=LIBRARY)
     packet = getattr(torch.ops.tiercel, name)
-    autograd.kernels[packet] = kernel
     operator, qualified = packet.default, f"tiercel::{name}"
     for device in ("cpu", "cuda"):
         LIBRARY.impl(name, autocast_kernel(operator, device), f"Autocast{device.upper()}")
@@ -182,5 +185,9 @@ def _register(name: str, op: Operator) -> None:
 
 
 for _name, _op in OPERATORS.items():
-    _register(_name, _op)
-epilogue.register(LIBRARY)
+    _made = _kernel(_op)
+    if not _DEFINED:
+        _register(_name, _op, _made)
+    autograd.kernels[getattr(torch.ops.tiercel, _name)] = _made
+if not _DEFINED:
+    epilogue.register(LIBRARY)

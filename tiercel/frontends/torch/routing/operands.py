@@ -90,11 +90,17 @@ def are_distributed(*arguments: Any) -> bool:
 
 
 def watched() -> bool:
-    """Whether torch must see the product as an operation of its own: tracing, modes, dual numbers.
+    """Whether torch must see the product as an operation of its own: tracing, modes, dual numbers,
+    ``functionalize``.
 
     The mode that ``torch.set_default_device`` leaves on is about new tensors only.
     """
     if torch._C._len_torch_dispatch_stack() > 0 or forward_ad._current_level >= 0:
+        return True
+    if transformed() and any(
+        level.key() == _functorch.TransformType.Functionalize
+        for level in _functorch.get_interpreter_stack() or ()
+    ):  # which has no rule for an autograd.Function
         return True
     modes = torch._C._len_torch_function_stack()
     return modes > 0 and not all(

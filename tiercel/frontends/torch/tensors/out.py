@@ -16,6 +16,11 @@ def check_out(out: Any, a: Any, b: Any, bias: Any) -> None:
         raise TensorTypeError(f"out is a {type(out).__name__}; allowed: a torch.Tensor, or None")
     if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
         return
+    if out.is_inference() and not torch.is_inference_mode_enabled():
+        raise TiercelRuntimeError(
+            "out is an inference tensor, which torch lets nobody write outside of inference mode; "
+            "pass a clone of it, or none"
+        )
     tensors = (a, b, out) if bias is None else (a, b, out, bias)
     if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
         raise TiercelRuntimeError(

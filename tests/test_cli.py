@@ -153,3 +153,14 @@ def test_cache_info_and_clear(empty_cache: Path):
     assert info.exit_code == 0, info.output
     assert "entries" in info.output
     assert invoke("cache", "clear").exit_code == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
+@pytest.mark.parametrize("arguments", [["schemes"], ["--help"], ["explain", "8", "8", "8"]])
+def test_a_full_disk_behind_the_output_is_one_line(arguments: list[str]):
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "tiercel", *arguments]
+        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("Error: ")
+    assert len(ran.stderr.splitlines()) == 1

@@ -23,7 +23,14 @@ from tiercel.errors import TiercelError
 
 
 class ErrorsAsMessages(click.Group):
-    """A group whose commands show tiercel's own errors as one line instead of a traceback."""
+    """A group whose commands show tiercel's and the system's errors as one line, no traceback."""
+
+    def main(self, *arguments: Any, **named: Any) -> Any:
+        try:
+            return super().main(*arguments, **named)
+        except OSError as problem:  # a full disk behind stdout, a file that vanished
+            click.echo(f"Error: {problem}", err=True)
+            sys.exit(1)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

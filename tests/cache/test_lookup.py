@@ -187,3 +187,10 @@ def test_a_hit_takes_less_than_a_millisecond(empty_cache: Path):
         return time.perf_counter() - start
 
     assert min(seconds() for _ in range(50)) < 1e-3
+
+
+def test_a_limit_that_is_none_is_named(empty_cache: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TIERCEL_CACHE_MIB", "1 GB")
+    with pytest.warns(RuntimeWarning, match="TIERCEL_CACHE_MIB='1 GB' is not a size; allowed: "):
+        cache.store("kernel", "key", b"code")
+    assert cache.info().files == 1

@@ -15,8 +15,9 @@ oldest entries make room for new ones (``budget.py``).
 ``TIERCEL_CACHE_DIR`` moves the folder, ``TIERCEL_CACHE_MIB`` sets its size limit.
 """
 
+from tiercel.cache.dump import dump
 from tiercel.cache.folder import cache_dir
 from tiercel.cache.lookup import clear, get, load, store
 from tiercel.cache.report import CacheInfo, KindInfo, info
 
-__all__ = ["CacheInfo", "KindInfo", "cache_dir", "clear", "get", "info", "load", "store"]
+__all__ = ["CacheInfo", "KindInfo", "cache_dir", "clear", "dump", "get", "info", "load", "store"]

@@ -2,7 +2,9 @@
 
 import os
 import time
+import warnings
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
 from tiercel.cache.entry import FILE_NAME, remove
@@ -14,8 +16,21 @@ LITTER_SECONDS = 3_600.0
 
 def limit_bytes() -> int:
     """Size limit of the folder: ``TIERCEL_CACHE_MIB``, 0 meaning that nothing is written."""
-    chosen = os.environ.get("TIERCEL_CACHE_MIB", "")
-    return (int(chosen) if chosen.isdecimal() else DEFAULT_MIB) << 20
+    return _mebibytes(os.environ.get("TIERCEL_CACHE_MIB", "")) << 20
+
+
+@lru_cache(maxsize=1)
+def _mebibytes(text: str) -> int:
+    if text.isdecimal():
+        return int(text)
+    if text:
+        warnings.warn(
+            f"TIERCEL_CACHE_MIB={text!r} is not a size; allowed: a whole number of MiB, 0 to keep "
+            f"nothing on disk; {DEFAULT_MIB} is used",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return DEFAULT_MIB
 
 
 def files(folder: Path) -> list[tuple[str, os.stat_result]]:

@@ -101,3 +101,9 @@ def test_avx512_can_be_asked_for():
         "from tiercel.targets.cpu.isa import host; print(host().name)", TIERCEL_ISA="avx512"
     )
     assert out.strip() in ("avx2", "avx512", "neon")
+
+
+def test_an_instruction_set_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TIERCEL_ISA", "sse2")
+    with pytest.warns(RuntimeWarning, match="TIERCEL_ISA='sse2' is not known here; allowed: "):
+        assert isa.host.__wrapped__().name in ISAS

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tiercel import cache as disk
@@ -173,10 +172,9 @@ def _compile(isa: Isa, text: str, name: str) -> bytes:
 
     module = llvm.parse_assembly(text)
     machine = _target_machine(isa)
-    if folder := os.environ.get("TIERCEL_DUMP"):
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        Path(folder, f"{name}.ll").write_text(text)
-        Path(folder, f"{name}.s").write_text(machine.emit_assembly(module))
+    if os.environ.get("TIERCEL_DUMP"):
+        disk.dump(f"{name}.ll", text)
+        disk.dump(f"{name}.s", machine.emit_assembly(module))
     return machine.emit_object(module)
 
 

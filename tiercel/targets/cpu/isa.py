@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import warnings
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -88,11 +89,18 @@ def host() -> Isa:
     isa = from_features(
         llvm.get_process_triple(), llvm.get_host_cpu_name(), features, cache_sizes()
     )
+    limit = os.environ.get("TIERCEL_ISA")
+    if limit and limit not in ("avx2", isa.name):
+        warnings.warn(
+            f"TIERCEL_ISA={limit!r} is not known here; allowed: 'avx2' or 'avx512', which this "
+            "processor must have; the faster of what it has is used",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     if isa.name != "avx512":
         return isa
     without = {k: v and not k.startswith("avx512") for k, v in features.items()}
     narrow = from_features(isa.triple, isa.cpu, without, cache_sizes())
-    limit = os.environ.get("TIERCEL_ISA")
     if limit in ("avx2", "avx512"):
         return narrow if limit == "avx2" else isa
     from tiercel.targets.cpu.width import multiplies_wide

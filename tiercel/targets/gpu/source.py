@@ -7,10 +7,10 @@ registered there needs no file. ``TIERCEL_DUMP=folder`` writes the texts out.
 from __future__ import annotations
 
 import linecache
-import os
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
+
+from tiercel.cache import dump
 
 HEADER = (
     "import triton\nimport triton.language as tl\n\n"
@@ -23,9 +23,7 @@ def kernel(name: str, text: str) -> Any:
     text = HEADER + text
     filename = f"<tiercel {name} {sha256(text.encode()).hexdigest()[:12]}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
-    if folder := os.environ.get("TIERCEL_DUMP"):
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        Path(folder, f"{filename[1:-1].replace(' ', '-')}.py").write_text(text, encoding="utf-8")
+    dump(f"{filename[1:-1].replace(' ', '-')}.py", text)
     namespace: dict[str, Any] = {"__name__": __name__}
     exec(compile(text, filename, "exec"), namespace)
     return namespace[name]

@@ -59,3 +59,21 @@ def test_a_plan_with_a_packed_operand():
     a, b = np.ones((50, 70), "f4"), np.ones((70, 60), "f4")
     made = plan(50, 60, 70, static_b=True, scheme="strassen", threads=1)
     assert np.array_equal(made(a, pack(b, scheme="strassen")), np.full((50, 60), 70))
+
+
+@pytest.mark.parametrize("value", ["no", 1, None])
+def test_static_b_is_a_switch(value):
+    with pytest.raises(TiercelTypeError, match=rf"static_b={value!r} is not a switch"):
+        plan(4, 5, 6, static_b=value)
+    assert plan(4, 5, 6, static_b=np.True_).problem.static_b is True
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:0"])
+def test_devices_are_what_pytorch_takes_for_them(device: str):
+    class Device:  # as torch.device prints itself
+        def __str__(self) -> str:
+            return device
+
+    assert plan(4096, 4096, 4096, device=Device()) == plan(4096, 4096, 4096, device=device)
+    with pytest.raises(TiercelValueError, match="no profile of GPU 'cuda:x'"):
+        plan(4, 5, 6, device="cuda:x")

@@ -14,7 +14,7 @@ from tiercel.errors import (
     TiercelRuntimeError,
     TiercelTypeError,
 )
-from tiercel.options import DEFAULT, Options, checked_options
+from tiercel.options import DEFAULT, Options, checked_options, checked_switch
 from tiercel.shortcut import known_first
 from tiercel.terms import as_given, surrounded
 
@@ -289,7 +289,8 @@ def scaled_matmul(
         if any(type(x).__module__.partition(".")[0] == "torch" for x in (a, b)):
             from tiercel.frontends.torch import scaled
 
-            return scaled.scaled_matmul(a, b, scale_a, scale_b, out, out_dtype, fast_accumulation)
+            fast = checked_switch("fast_accumulation", fast_accumulation)
+            return scaled.scaled_matmul(a, b, scale_a, scale_b, out, out_dtype, fast)
         raise TiercelTypeError(
             "float8 with scales is for PyTorch tensors; allowed: tensors, or matmul for other types"
         )
@@ -365,7 +366,10 @@ def patch(
     Raises ``TiercelRuntimeError`` without PyTorch, ``TiercelTypeError`` for what is not a module.
     """
     options = checked_options(None, accuracy, workspace, None, None, batch_invariant)
-    return _installed_torch_frontend().patch(model, filter, options, pack_weights, dry_run)
+    if not (filter is None or callable(filter)):
+        raise TiercelTypeError(f"filter={filter!r} is no function; allowed: filter(name, module)")
+    pack, dry = checked_switch("pack_weights", pack_weights), checked_switch("dry_run", dry_run)
+    return _installed_torch_frontend().patch(model, filter, options, pack, dry)
 
 
 def unpatch(model: Any) -> None:

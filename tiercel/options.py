@@ -12,6 +12,8 @@ from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
 from tiercel.errors import TiercelTypeError, TiercelValueError
 from tiercel.targets.vendor import EPILOGUES
 
@@ -122,8 +124,8 @@ def _checked(
         workspace=_workspace(workspace),
         scheme=_scheme(scheme),
         threads=_threads(threads),
-        batch_invariant=_switch("batch_invariant", batch_invariant),
-        verify=_switch("verify", verify),
+        batch_invariant=checked_switch("batch_invariant", batch_invariant),
+        verify=checked_switch("verify", verify),
         target=_target(target),
     )
 
@@ -210,9 +212,10 @@ def _threads(value: Any) -> int | None:
     )
 
 
-def _switch(name: str, value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
+def checked_switch(name: str, value: Any) -> bool:
+    """True or False, Python's or NumPy's; raises ``TiercelTypeError`` for everything else."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
     raise TiercelTypeError(f"{name}={value!r} is not a switch; allowed: True or False")
 
 

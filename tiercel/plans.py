@@ -9,7 +9,7 @@ import numpy as np
 
 from tiercel.api import matmul
 from tiercel.errors import TiercelTypeError, TiercelValueError
-from tiercel.options import checked_options, is_count
+from tiercel.options import checked_options, checked_switch, is_count
 from tiercel.planner.problem import DTYPES, GPU_DTYPES, Problem
 from tiercel.planner.running import runs_plans
 
@@ -28,19 +28,20 @@ def plan(
     workspace: int | str | None = None,
     scheme: Any = None,
     threads: int | None = None,
-    device: str = "cpu",
+    device: Any = "cpu",
 ) -> Any:
     """The plan for C (M, N) = A (M, K) · B (K, N): what would run here and every alternative.
 
     ``layout_*``: "row" or "col". ``static_b``: B is packed once (`pack`). The other options are
     those of `matmul`. ``device``: "cpu"; "cuda", this machine's GPU or, without one, a GPU that a
-    profile is shipped for; or the name of such a GPU. Nothing is multiplied; the machine is
-    measured if it has not been. Calling the plan, ``plan(a, b)``, multiplies by what it chose.
+    profile is shipped for; the name of such a GPU; or a ``torch.device``. Nothing is multiplied;
+    the machine is measured if it has not been. Calling the plan, ``plan(a, b)``, multiplies by what
+    it chose.
 
     Raises ``TiercelValueError`` for sizes below 1 and unknown options, ``TiercelTypeError`` for a
     dtype that is not accelerated.
     """
-    name = _name(dtype)
+    name, device = _name(dtype), str(device)  # torch.device("cuda") is "cuda"
     known = DTYPES if device == "cpu" else GPU_DTYPES
     if name not in known:
         raise TiercelTypeError(f"dtype={dtype!r} is not accelerated; allowed: {', '.join(known)}")
@@ -60,7 +61,8 @@ def plan(
     problem = Problem(
         M=int(M), N=int(N), K=int(K), dtype=name, layout_a=layout_a, layout_b=layout_b,
         epilogue=options.epilogue, accuracy=options.accuracy, workspace=options.workspace,
-        scheme=options.scheme, threads=options.threads or 1, static_b=static_b,
+        scheme=options.scheme, threads=options.threads or 1,
+        static_b=checked_switch("static_b", static_b),
     )  # fmt: skip
     if device != "cpu":
         return _gpu_plan(problem, device)
@@ -113,11 +115,12 @@ def _gpu_plan(problem: Problem, device: str) -> Any:
     from tiercel.planner import gpu
 
     machine = None
-    if device == "cuda":
+    kind, _, index = device.partition(":")
+    if kind == "cuda" and (index.isdecimal() or not index):
         try:
             from tiercel.frontends.torch.cuda.machine import here
 
-            machine = here(problem.array_dtype)
+            machine = here(problem.array_dtype, int(index) if index else None)
         except ModuleNotFoundError as missing:
             if missing.name != "torch":
                 raise

@@ -102,3 +102,11 @@ def test_packed_products_are_exact_on_small_integers(dtype, order):
     for rows in (1, 64, 201):
         a = integers(rows, 130, dtype=dtype)
         np.testing.assert_array_equal(matmul(a, packed), a.astype("f8") @ b)
+
+
+@pytest.mark.parametrize("place", ["a", "out"])
+def test_a_packed_operand_in_another_place_is_named(place: str):
+    x = np.ones((3, 3))
+    given = {"a": x, "out": None, place: pack(x)}
+    with pytest.raises(TiercelTypeError, match=f"{place} is a Packed; allowed: "):
+        matmul(given["a"], x, out=given["out"])

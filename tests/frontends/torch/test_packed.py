@@ -1,5 +1,6 @@
 """A packed tensor stands for the operand it was made from."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -77,3 +78,10 @@ def test_a_changed_operand_is_refused(operands):
 def test_what_cannot_be_packed(b):
     with pytest.raises(TiercelTypeError, match="b cannot be packed: "):
         tiercel.pack(b)
+
+
+def test_a_packed_tensor_is_no_element_of_an_array():
+    packed = tiercel.pack(torch.ones(3, 3))
+    for call in (lambda: tiercel.matmul(np.ones((3, 3)), packed), lambda: tiercel.pack(packed)):
+        with pytest.raises(TiercelTypeError, match="PackedTensor"):
+            call()

@@ -17,6 +17,12 @@ def numpys_own(a: Any, b: Any, out: Any, bias: Any, options: Options, what: str)
     Raises ``TiercelTypeError`` if the caller asked for something that ``np.matmul`` does not do;
     ``what`` names the reason that the product is NumPy's.
     """
+    for name, x in (("a", a), ("b", b), ("out", out)):
+        if type(x).__name__ in ("Packed", "PackedTensor"):
+            raise TiercelTypeError(
+                f"{name} is a {type(x).__name__}; allowed: what `pack` made of an array as b, "
+                "beside an array, and what it made of a tensor beside a tensor"
+            )
     asked = [
         f"{name}={value if isinstance(value, str) else '...'}"
         for name, value in (

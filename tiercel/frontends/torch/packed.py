@@ -34,6 +34,8 @@ class PackedTensor:
     version: int
     calls: dict[Any, Any] = field(default_factory=dict, repr=False)
 
+    __array_ufunc__ = None  # else NumPy takes it for an object that is an element of an array
+
     @property
     def shape(self) -> torch.Size:
         return self.source.shape

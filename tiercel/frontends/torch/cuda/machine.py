@@ -92,11 +92,12 @@ def machine_for(device: int, dtype: torch.dtype) -> GpuMachine:
     return _measured(device, name)
 
 
-def here(dtype: str) -> GpuMachine | None:
-    """The profile of the current device; None on a machine without one."""
+def here(dtype: str, device: int | None = None) -> GpuMachine | None:
+    """The profile of a device, by default the current one; None on a machine without one."""
     if not torch.cuda.is_available():
         return None
-    return machine_for(torch.cuda.current_device(), getattr(torch, dtype))
+    index = torch.cuda.current_device() if device is None else device
+    return machine_for(index, getattr(torch, dtype))
 
 
 @cache

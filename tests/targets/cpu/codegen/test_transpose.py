@@ -7,8 +7,9 @@ import pytest
 from llvmlite import ir
 
 from tiercel.targets.cpu import compile as compiler
-from tiercel.targets.cpu.codegen.emit import F32, F64, PTR, Function, vec
+from tiercel.targets.cpu.codegen.emit import Function
 from tiercel.targets.cpu.codegen.load import transpose
+from tiercel.targets.cpu.codegen.values import F32, F64, PTR, vec
 from tiercel.targets.cpu.isa import host
 
 

@@ -12,8 +12,9 @@ limit −0 (relu: 0), NaN gives NaN.
 
 from __future__ import annotations
 
-from tiercel.targets.cpu.codegen.emit import F32, F64, Function, Val
+from tiercel.targets.cpu.codegen.emit import Function
 from tiercel.targets.cpu.codegen.normal_tail import normal_tail
+from tiercel.targets.cpu.codegen.values import F32, F64, Val
 from tiercel.targets.cpu.codegen.vectormath import exp, two_product, two_sum
 
 # |x| from which |x|·S(−|x|) rounds to 0; larger |x| are taken for it and cannot overflow.

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tiercel.targets.cpu.codegen.emit import I64, PTR, Function, Val
+from tiercel.targets.cpu.codegen.emit import Function
+from tiercel.targets.cpu.codegen.values import I64, PTR, Val
 from tiercel.targets.cpu.params import LINE
 
 #: Words of a record.

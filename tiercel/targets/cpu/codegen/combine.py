@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from tiercel.targets.cpu.codegen.emit import I64, PTR, Function, vec
+from tiercel.targets.cpu.codegen.emit import Function
+from tiercel.targets.cpu.codegen.values import I64, PTR, vec
 
 CHUNK = 8  # vectors held in registers while the sources are summed
 

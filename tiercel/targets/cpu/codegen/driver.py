@@ -24,7 +24,7 @@ from __future__ import annotations
 from llvmlite import ir
 
 from tiercel.targets.cpu.codegen import ahead, guard, in_turn, pack_a, pack_b, write_back
-from tiercel.targets.cpu.codegen.emit import I64, PTR, Function, Val
+from tiercel.targets.cpu.codegen.emit import Function
 from tiercel.targets.cpu.codegen.fields import (
     Fields,
     Parts,
@@ -35,6 +35,7 @@ from tiercel.targets.cpu.codegen.fields import (
     table,
 )
 from tiercel.targets.cpu.codegen.pack_a import sum_a
+from tiercel.targets.cpu.codegen.values import I64, PTR, Val
 from tiercel.targets.cpu.params import LINE
 from tiercel.targets.cpu.pool.sync import barrier
 

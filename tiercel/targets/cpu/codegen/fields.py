@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from tiercel.targets.cpu.codegen import norms
-from tiercel.targets.cpu.codegen.emit import F64, I64, PTR, Function, Val
+from tiercel.targets.cpu.codegen.emit import Function
+from tiercel.targets.cpu.codegen.values import F64, I64, PTR, Val
 from tiercel.targets.cpu.params import OFFSET
 
 

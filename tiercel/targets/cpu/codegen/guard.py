@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from tiercel.targets.cpu.codegen.emit import F64, I64, PTR, Function, Val
+from tiercel.targets.cpu.codegen.emit import Function
 from tiercel.targets.cpu.codegen.fields import Fields, Parts
+from tiercel.targets.cpu.codegen.values import F64, I64, PTR, Val
 from tiercel.targets.cpu.params import LINE
 
 

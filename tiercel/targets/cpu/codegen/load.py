@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from tiercel.targets.cpu.codegen.emit import I64, PTR, Function, Val, vec
+from tiercel.targets.cpu.codegen.emit import Function
 from tiercel.targets.cpu.codegen.microkernel import chunk
 from tiercel.targets.cpu.codegen.storage import Storage
+from tiercel.targets.cpu.codegen.values import I64, PTR, Val, vec
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from __future__ import annotations
 from llvmlite import ir
 
 from tiercel.targets.cpu.codegen import ahead
-from tiercel.targets.cpu.codegen.emit import I64, PTR, Function, Val, vec
+from tiercel.targets.cpu.codegen.emit import Function
+from tiercel.targets.cpu.codegen.values import I64, PTR, Val, vec
 
 
 def chunk(lanes: int) -> int:

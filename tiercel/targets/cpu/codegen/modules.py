@@ -5,9 +5,10 @@ from __future__ import annotations
 from llvmlite import ir
 
 from tiercel.targets.cpu.codegen import combine, driver, load, microkernel, norms, peak, store
-from tiercel.targets.cpu.codegen.emit import F64, I64, PTR, Function
+from tiercel.targets.cpu.codegen.emit import Function
 from tiercel.targets.cpu.codegen.fields import Parts
 from tiercel.targets.cpu.codegen.storage import COMPUTE, STORAGE
+from tiercel.targets.cpu.codegen.values import F64, I64, PTR
 from tiercel.targets.cpu.isa import ELEMENT_BYTES, Isa
 from tiercel.targets.cpu.pool import sync
 from tiercel.targets.cpu.shortcut import known, renew
@@ -27,11 +28,12 @@ def build(isa: Isa, part: str, *options: str) -> ir.Module:
     size = ELEMENT_BYTES[compute]
     element, lanes = COMPUTE[size], isa.lanes(compute)
     mr, nr = isa.register_tile(compute)
+    shape = load.Shape(element, size, lanes, mr, nr)
     if part == "load":
-        load.emit(module, STORAGE[options[1]], load.Shape(element, size, lanes, mr, nr))
+        load.emit(module, STORAGE[options[1]], shape)
     elif part == "store":
         activation = None if options[2] == "none" else options[2]
-        store.emit(module, STORAGE[options[1]], element, size, mr, nr, lanes, activation)
+        store.emit(module, STORAGE[options[1]], shape, activation)
     elif part == "peak":
         peak.emit(module, element, lanes, isa.registers)
     elif part == "core":

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tiercel.targets.cpu.codegen.emit import F32, F64, Function, Val
+from tiercel.targets.cpu.codegen.emit import Function
+from tiercel.targets.cpu.codegen.values import F32, F64, Val
 from tiercel.targets.cpu.codegen.vectormath import exp, polynomial, two_product
 
 

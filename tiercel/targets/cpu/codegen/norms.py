@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from tiercel.targets.cpu.codegen.emit import I64, PTR, Function, Val, vec
+from tiercel.targets.cpu.codegen.emit import Function
 from tiercel.targets.cpu.codegen.microkernel import chunk
+from tiercel.targets.cpu.codegen.values import I64, PTR, Val, vec
 
 LEAST, MOST, TOTAL = range(3)  # fields of a statistics record, one element each
 

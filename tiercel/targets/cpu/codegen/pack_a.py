@@ -5,7 +5,7 @@ from __future__ import annotations
 from llvmlite import ir
 
 from tiercel.targets.cpu.codegen import norms
-from tiercel.targets.cpu.codegen.emit import I64, PTR, Function, Val
+from tiercel.targets.cpu.codegen.emit import Function
 from tiercel.targets.cpu.codegen.fields import (
     Fields,
     Pair,
@@ -16,6 +16,7 @@ from tiercel.targets.cpu.codegen.fields import (
     sum_range,
     table,
 )
+from tiercel.targets.cpu.codegen.values import I64, PTR, Val
 from tiercel.targets.cpu.params import LINE, TERM
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from llvmlite import ir
 
 from tiercel.targets.cpu.codegen import norms
-from tiercel.targets.cpu.codegen.emit import I64, PTR, Function, Val
+from tiercel.targets.cpu.codegen.emit import Function
 from tiercel.targets.cpu.codegen.fields import (
     Fields,
     Pair,
@@ -18,6 +18,7 @@ from tiercel.targets.cpu.codegen.fields import (
     sum_range,
     table,
 )
+from tiercel.targets.cpu.codegen.values import I64, PTR, Val
 from tiercel.targets.cpu.params import LINE, TERM
 
 

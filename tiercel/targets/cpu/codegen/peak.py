@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from tiercel.targets.cpu.codegen.emit import F64, I64, Function, vec
+from tiercel.targets.cpu.codegen.emit import Function
+from tiercel.targets.cpu.codegen.values import F64, I64, vec
 
 
 def emit(module: ir.Module, element: ir.Type, lanes: int, registers: int) -> None:

@@ -6,17 +6,8 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from tiercel.targets.cpu.codegen.emit import (
-    F16,
-    F32,
-    F64,
-    I16,
-    I32,
-    Function,
-    Val,
-    splat_const,
-    vec,
-)
+from tiercel.targets.cpu.codegen.emit import Function
+from tiercel.targets.cpu.codegen.values import F16, F32, F64, I16, I32, Val, splat_const, vec
 
 
 def _like(x: Val, element: ir.Type) -> ir.Type:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from tiercel.targets.cpu.codegen.emit import F32, F64, I32, I64, Function, Val
+from tiercel.targets.cpu.codegen.emit import Function
+from tiercel.targets.cpu.codegen.values import F32, F64, I32, I64, Val
 
 
 @dataclass(frozen=True)

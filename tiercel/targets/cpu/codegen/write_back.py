@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from tiercel.targets.cpu.codegen.emit import I64, PTR, Function
+from tiercel.targets.cpu.codegen.emit import Function
 from tiercel.targets.cpu.codegen.fields import Fields, Parts, Record
+from tiercel.targets.cpu.codegen.values import I64, PTR
 from tiercel.targets.cpu.params import TARGET
 
 

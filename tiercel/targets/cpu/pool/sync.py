@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from tiercel.targets.cpu.codegen.emit import I32, I64, PTR, VOID, Function
+from tiercel.targets.cpu.codegen.emit import Function
+from tiercel.targets.cpu.codegen.values import I32, I64, PTR, VOID
 
 PAUSES = 2000  # turns of a spin loop before it starts to give up its time slice (~50 µs)
 IDLE = 6000  # turns that an idle worker spins before it parks (~0.2 ms)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from tiercel.targets.cpu.codegen.emit import F32, F64, I32, I64, PTR, VOID, Function, Val
+from tiercel.targets.cpu.codegen.emit import Function
+from tiercel.targets.cpu.codegen.values import F32, F64, I32, I64, PTR, VOID, Val
 from tiercel.targets.cpu.shortcut.address import AT
 from tiercel.targets.cpu.shortcut.numpys_object import (
     ALIGNED,

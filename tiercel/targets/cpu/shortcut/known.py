@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from tiercel.targets.cpu.codegen.emit import I32, I64, PTR, VOID, Function, Val
+from tiercel.targets.cpu.codegen.emit import Function
+from tiercel.targets.cpu.codegen.values import I32, I64, PTR, VOID, Val
 from tiercel.targets.cpu.params import CALLS, LATEST, THREAD
 from tiercel.targets.cpu.shortcut import direct, own
 from tiercel.targets.cpu.shortcut.numpys_object import AXES, DTYPE, SHAPE, STRIDES, TYPE

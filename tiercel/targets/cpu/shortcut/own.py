@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from tiercel.targets.cpu.codegen.emit import I32, I64, PTR, VOID, Function, Val
+from tiercel.targets.cpu.codegen.emit import Function
+from tiercel.targets.cpu.codegen.values import I32, I64, PTR, VOID, Val
 from tiercel.targets.cpu.params import DONE, OWN_CALLS
 from tiercel.targets.cpu.shortcut.result import into_result
 from tiercel.targets.cpu.shortcut.words import (

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from tiercel.targets.cpu.codegen.emit import I64, PTR, Function, Val
+from tiercel.targets.cpu.codegen.emit import Function
 from tiercel.targets.cpu.codegen.fields import Fields
+from tiercel.targets.cpu.codegen.values import I64, PTR, Val
 from tiercel.targets.cpu.params import DONE, LINE, UNLIKE
 from tiercel.targets.cpu.shortcut.address import AT
 

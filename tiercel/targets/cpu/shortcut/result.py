@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tiercel.targets.cpu.codegen.emit import I64, PTR, VOID, Function, Val
+from tiercel.targets.cpu.codegen.emit import Function
+from tiercel.targets.cpu.codegen.values import I64, PTR, VOID, Val
 from tiercel.targets.cpu.shortcut.address import AT
 from tiercel.targets.cpu.shortcut.words import DECREF, INCREF, NONE, UNKNOWN, WORD
 

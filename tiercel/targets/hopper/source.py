@@ -80,14 +80,8 @@ def declarations(
     kernel: str = "gemm.cuh",
 ) -> str:
     """What comes before the program: headers, the epilogue, ``Config``, instructions."""
-    tile = config.tile
-    closes = config.closes or (program.postpones and epilogue is not None and epilogue.closes)
-    more = config.by_blocks or config.stream_k or closes or config.grouped
-    copying = COPYING_REGISTERS if more else REGISTERS
-    if program.combines:  # an epilogue needs registers beside the products
-        copying = COPYING_REGISTERS if program.postpones else COMBINING_REGISTERS
-    producer, consumer = copying
-    output = NAMES[config.output]
+    tile, output = config.tile, NAMES[config.output]
+    producer, consumer = _registers(config, program, epilogue)
     instructions = "\n\n".join(
         wgmma.specialisation(
             kind, config.wgmma_n, config.a_mn_major, config.b_mn_major, config.fragments,
@@ -95,11 +89,6 @@ def declarations(
         )
         for kind in program.kinds
     )  # fmt: skip
-    epilogue_type = f"AddC<{output}>" if config.with_c else "PlainEpilogue"
-    if config.direct:
-        epilogue_type = f"Direct<{output}, {epilogue_type}>"
-    if epilogue is not None:
-        epilogue_type = epilogue.type
     return f"""\
 // {program.title}: {config}
 #include "{kernel}"
@@ -136,11 +125,31 @@ struct Config {{
   static constexpr bool postpones = {_bool(program.postpones)};  // epilogues, see pending.cuh
   using Operand = {wgmma.KINDS[config.operand][0]};
   using Output = {output};
-  using Epilogue = {epilogue_type};
+  using Epilogue = {_epilogue_type(config, epilogue)};
 }};
 
 {instructions}
 """
+
+
+def _registers(
+    config: Config, program: KernelProgram, epilogue: EpilogueText | None
+) -> tuple[int, int]:
+    """Of a producer and of a consumer thread."""
+    if program.combines:  # an epilogue needs registers beside the products
+        return COPYING_REGISTERS if program.postpones else COMBINING_REGISTERS
+    closes = config.closes or (program.postpones and epilogue is not None and epilogue.closes)
+    more = config.by_blocks or config.stream_k or closes or config.grouped
+    return COPYING_REGISTERS if more else REGISTERS
+
+
+def _epilogue_type(config: Config, epilogue: EpilogueText | None) -> str:
+    """One of those in ``kernels/epilogue.cuh``, or the traced one's."""
+    if epilogue is not None:
+        return epilogue.type
+    output = NAMES[config.output]
+    plain = f"AddC<{output}>" if config.with_c else "PlainEpilogue"
+    return f"Direct<{output}, {plain}>" if config.direct else plain
 
 
 def sums_text(sums: tuple[str, ...], blocks: int, indent: str = "") -> str:

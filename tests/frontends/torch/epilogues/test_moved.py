@@ -19,7 +19,7 @@ from tests.frontends.torch.cuda.test_moved import (
 from tiercel.errors import TiercelTypeError
 from tiercel.lower.accumulator.combining import Combining
 from tiercel.lower.epilogue import library
-from tiercel.targets.hopper.epilogues import fused, plan, product
+from tiercel.targets.hopper.epilogues import fused, fused_plan, plan, product
 from tiercel.targets.hopper.epilogues.product import gemm_epilogue
 
 
@@ -32,6 +32,7 @@ def played(launched, monkeypatch):  # noqa: F811
     monkeypatch.setattr(plan, "multiprocessors", lambda device: 132)
     for module in (product, fused):
         monkeypatch.setattr(module, "arrivals", lambda device, stream, count: counters)
+    for module in (product, fused_plan):
         monkeypatch.setattr(module, "check_devices", lambda named: None)
     monkeypatch.setattr(product, "_plans", {})
     monkeypatch.setattr(product, "_ready", {})

@@ -24,6 +24,7 @@ from tiercel.lower.epilogue import library
 from tiercel.options import DEFAULT
 from tiercel.planner.gpu import GpuPlan
 from tiercel.targets.hopper.epilogues import fused as fused_epilogue
+from tiercel.targets.hopper.epilogues import fused_plan
 
 GIVEN = SimpleNamespace(epilogue=library.residual_rms, operands={})
 
@@ -33,7 +34,7 @@ def device(monkeypatch, launched):  # noqa: F811
     """Everything of a device that is asked for, but for its kernels, which are ``launched``."""
     counters = torch.zeros(4096, dtype=torch.int32)
     monkeypatch.setattr(fused_epilogue, "arrivals", lambda device, stream, count: counters)
-    monkeypatch.setattr(fused_epilogue, "check_devices", lambda named: None)
+    monkeypatch.setattr(fused_plan, "check_devices", lambda named: None)
     monkeypatch.setattr(fused_epilogue, "clear_words", lambda *where: None)
     monkeypatch.setattr(fused_epilogue, "on_device", lambda device: nullcontext())
     return launched

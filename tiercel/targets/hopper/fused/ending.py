@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Ending:
-    """What follows the product inside the kernel: an epilogue, see ``epilogues/fused.py``.
+    """What follows the product inside the kernel: an epilogue, see ``epilogues/fused_plan.py``.
 
     ``d``: stands for the product's own matrix, of the outputs' dtype. ``maps``: of the output's
     blocks, given the grid of a scheme. ``params``: the epilogue's argument, with addresses at the

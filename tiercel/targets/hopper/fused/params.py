@@ -1,4 +1,4 @@
-"""The fused kernel's argument, byte for byte as ``SchemeParams`` in ``kernels/scheme.cuh``."""
+"""The fused kernel's argument, byte for byte as ``kernels/scheme_params.cuh`` declares it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NOBODY = Crew(0, 0, 0, 16)
 
 @dataclass(frozen=True)
 class SchemeParams:
-    """Field names as in ``kernels/scheme.cuh``; addresses are integers, 0 for none."""
+    """Field names as in ``kernels/scheme_params.cuh``; addresses are integers, 0 for none."""
 
     maps: tuple[TensorMap, ...]  # planes of A, planes of B, blocks of D
     left: bytes

@@ -15,7 +15,7 @@ from tiercel.targets.hopper.launching.occupancy import multiprocessors
 from tiercel.targets.hopper.operands.operand import Matrix, oriented
 
 TILE = Tile(128, 256, 4, "cooperative", cluster_m=2)
-LEAST_K_TILES = 8  # of a product, beside stores and loads: ``kernels/scheme.cuh``
+LEAST_K_TILES = 8  # of a product, beside stores and loads: ``kernels/machine.cuh``
 PART_K_TILES = 12  # of one of several parts
 #: Products of a thread block, and k-tiles of each, from which on clusters drift so far apart that
 #: they have to keep pace (``kernels/pace.cuh``). Read from DRAM without and with it: 24.1 and 10.1

@@ -117,7 +117,7 @@ def shared_bytes(config: Config, where: Where) -> int:
     """Dynamic shared memory; mirrors ``Layout`` in ``kernels/pipeline.cuh``."""
     output = CONSUMERS * staged(where) * SUBTILE_BYTES
     items = IDLE_WARPS * 6 * 1024 if beside(where) else 0
-    units = 8 * CONSUMERS  # of the planes: ``Units`` in ``kernels/scheme.cuh``
+    units = 8 * CONSUMERS  # of the planes: ``Units`` in ``kernels/scheme_params.cuh``
     ring = config.tile.stages * (config.tile.stage_bytes + 16)
     return ring + output + items + CLOSED * CLOSING_BYTES + units
 

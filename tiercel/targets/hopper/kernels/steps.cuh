@@ -1,7 +1,7 @@
 // An accumulator program as tables: which planes the producer reads, and what the consumers do, in
-// order. ../fused/tables.py writes them, scheme.cuh walks them. Tables keep the code small: a program of 26
-// products and 54 saves and loads, written out, took NVRTC minutes and would not fit any instruction
-// cache.
+// order. ../fused/tables.py writes them, supply.cuh and machine.cuh walk them. Tables keep the code small:
+// a program of 26 products and 54 saves and loads, written out, took NVRTC minutes and would not fit any
+// instruction cache.
 #pragma once
 #include "mainloop.cuh"
 

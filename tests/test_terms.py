@@ -84,7 +84,7 @@ def test_products_without_epilogues_use_the_arrays_own_operations(dtype: str):
     np.testing.assert_allclose(tiercel.matmul(a, b, alpha=1j), 1j * (a @ b))
 
 
-def test_vectors():
+def test_products_of_vectors_take_terms():
     a, b = arrays("f8", K, (K, N))
     out = np.empty(N)
     assert tiercel.matmul(a, b, out, alpha=2.0, c=1.0) is out

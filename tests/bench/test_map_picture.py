@@ -21,7 +21,7 @@ def test_sizes_are_multiples_of_eight():
 
 
 @pytest.mark.parametrize("machine", [MACHINE, required("NVIDIA H200")])
-def test_a_map(tmp_path: Path, machine: Machine | GpuMachine):
+def test_a_map_shows_what_wins_where(tmp_path: Path, machine: Machine | GpuMachine):
     def plan(M: int, n: int) -> Plan:
         problem = Problem(M, n, n, threads=4)
         if isinstance(machine, Machine):

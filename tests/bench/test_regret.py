@@ -25,7 +25,7 @@ RIGHT = measured(512, "strassen", vendor=1.2, classical=1.1, strassen=1.0)
 WRONG = measured(256, "vendor", vendor=1.0, classical=0.8)
 
 
-def test_figures():
+def test_regret_and_gains_are_means_over_the_products():
     figures = regret([RIGHT, WRONG])
     assert figures.count == 2
     assert (figures.mean, figures.worst) == pytest.approx((1.125, 1.25))
@@ -48,7 +48,7 @@ def test_the_table_marks_what_was_planned():
     ]  # fmt: skip
 
 
-def test_picture(tmp_path: Path):
+def test_predictions_are_drawn(tmp_path: Path):
     path = tmp_path / "scatter.png"
     other = measured(700, "laderman", vendor=1.2, laderman=1.1)
     write_prediction_picture([RIGHT, WRONG, other], "Made up", path)

@@ -22,7 +22,7 @@ def test_a_table_and_the_chosen_program():
     assert any(line.startswith("inside one kernel, winograd: 7 multiplies") for line in lines)
 
 
-def test_as_json():
+def test_json_names_the_chosen_algorithm():
     data = json.loads(explained("4096", "4096", "4096", "--device", "NVIDIA H200", "--json"))
     assert data["algorithm"] == "strassen2"
 

@@ -81,7 +81,7 @@ def test_a_file_of_another_machine_is_refused(tmp_path: Path):
     assert "run `tiercel tune` here" in result.output
 
 
-def test_map(tmp_path: Path):
+def test_map_draws_a_picture(tmp_path: Path):
     path = tmp_path / "map.png"
     arguments = ["--least", "64", "--most", "512", "--steps", "4", "--dtype", "f64"]
     result = run("map", *arguments, "-o", str(path))

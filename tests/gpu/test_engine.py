@@ -92,7 +92,7 @@ def test_odd_sizes_and_layouts(layout):
     assert relative(found, a, b) <= 6 * relative(a @ b, a, b)
 
 
-def test_stacks():
+def test_stacks_are_as_accurate_as_their_matrices():
     a = normal(2, 4096, 4096, dtype=torch.float32)
     b = normal(2, 4096, 4096, dtype=torch.float32, seed=1)
     found = tiercel.matmul(a, b)

@@ -64,7 +64,7 @@ def test_operands_by_name_and_several_outputs():
     ("left", "right"),
     [((3, M, K), (3, K, N)), ((3, M, K), (K, N)), ((M, K), (3, K, N)), ((2, 3, 64, K), (3, K, N))],
 )
-def test_batches(left, right):
+def test_batches_broadcast_like_torchs(left, right):
     a, b = normal(*left), normal(*right)
     found = tiercel.matmul(a, b, target="hopper")
     wanted = a.double() @ b.double()

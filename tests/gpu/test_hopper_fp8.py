@@ -123,7 +123,7 @@ def test_fast_accumulation_on_every_tile(tile: Tile):
 
 @pytest.mark.parametrize("dtype", [E4M3, E5M2])
 @pytest.mark.parametrize("output", [torch.bfloat16, torch.float16, torch.float32])
-def test_types(dtype: torch.dtype, output: torch.dtype):
+def test_every_pair_of_operand_and_output_types_is_exact(dtype: torch.dtype, output: torch.dtype):
     a, b = integers(200, 384, dtype), integers(272, 384, dtype).t()
     scale_a, scale_b = blocks(200, 272, 384)
     out = torch.full((200, 272), float("nan"), device="cuda", dtype=output)

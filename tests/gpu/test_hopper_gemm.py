@@ -54,7 +54,7 @@ def exact(a, b, dtype, alpha=1.0, beta=0.0, c=None):
 @pytest.mark.parametrize("tile", TILES.values(), ids=TILES)
 @pytest.mark.parametrize("a_transposed", [False, True])
 @pytest.mark.parametrize("b_transposed", [False, True])
-def test_layouts(tile: Tile, a_transposed: bool, b_transposed: bool):
+def test_every_layout_is_exact(tile: Tile, a_transposed: bool, b_transposed: bool):
     a = integers(300, 200, torch.bfloat16, a_transposed)
     b = integers(200, 712, torch.bfloat16, b_transposed)
     whole = poisoned(300, 712, torch.bfloat16)
@@ -140,14 +140,14 @@ def test_outputs_that_tma_cannot_address():
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
 @pytest.mark.parametrize("tile", heuristic.CANDIDATES[:2], ids=str)
 @pytest.mark.parametrize(("M", "N", "K"), [(300, 712, 208), (128, 256, 1024)])
-def test_float8(dtype: torch.dtype, tile: Tile, M: int, N: int, K: int):
+def test_float8_is_exact_for_small_integers(dtype: torch.dtype, tile: Tile, M: int, N: int, K: int):
     a, b = integers(M, K, torch.float32, False), integers(N, K, torch.float32, False)
     got = gemm(a.to(dtype), b.to(dtype).t(), alpha=0.5, config=tile)
     assert torch.equal(got, exact(a, b.t(), torch.bfloat16, 0.5))
 
 
 @pytest.mark.parametrize("tile", heuristic.CANDIDATES[:2], ids=str)
-def test_tf32(tile: Tile):
+def test_tf32_is_exact_for_integers_and_as_accurate_as_torch(tile: Tile):
     a, b = integers(300, 200, torch.float32, False), integers(712, 200, torch.float32, False)
     assert torch.equal(gemm(a, b.t(), tf32=True, config=tile), exact(a, b.t(), torch.float32))
     a, b = torch.randn(512, 2048, device="cuda"), torch.randn(512, 2048, device="cuda")

@@ -78,7 +78,7 @@ def test_groups_do_not_spill(tile, sizes: list[int]):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("b_transposed", [False, True])
 @pytest.mark.parametrize("tile", TILES.values(), ids=TILES)
-def test_layouts(tile, b_transposed: bool, dtype: torch.dtype):
+def test_every_layout_is_exact(tile, b_transposed: bool, dtype: torch.dtype):
     sizes = [100, 0, 204]
     a = integers(304, 232, dtype=dtype)[:, :200]
     b = integers(*((3, 520, 200) if b_transposed else (3, 200, 520)), dtype=dtype)
@@ -124,7 +124,7 @@ def test_float16_and_rows_that_tma_cannot_store():
         grouped_gemm(a, b[..., :100], ends_of(sizes))
 
 
-def test_float8():
+def test_float8_groups_are_exact():
     sizes = [100, 28, 300]
     a, b = integers(428, 256), integers(3, 512, 256)
     kind = torch.float8_e4m3fn

@@ -45,7 +45,7 @@ def test_products_are_exact(shape: tuple[int, int, int], layout: str):
 
 
 @pytest.mark.parametrize("layout", ["nn", "nt", "tt"])
-def test_tf32(layout: str):
+def test_paced_tf32_is_exact(layout: str):
     M, N, K = SHAPE
     a = integers(K, M, dtype=torch.float32).t() if layout[0] == "t" else integers(M, K).float()
     b = integers(N, K).float().t() if layout[1] == "t" else integers(K, N).float()
@@ -54,7 +54,7 @@ def test_tf32(layout: str):
 
 
 @pytest.mark.parametrize("fast", [True, False])
-def test_float8(fast: bool):
+def test_paced_float8_is_exact(fast: bool):
     M, N, K = SHAPE
     a, b = (integers(n, K, dtype=torch.float8_e4m3fn) for n in (M, N))
     scale_a, scale_b = (torch.ones(shape, device="cuda") for shape in ((M, 1), (1, N)))

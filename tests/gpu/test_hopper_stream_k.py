@@ -54,7 +54,7 @@ def test_any_size(M: int, N: int, K: int, layout: str, output: torch.dtype):
 
 @pytest.mark.parametrize("fast", [True, False])
 @pytest.mark.parametrize("rows", [True, False])
-def test_float8(rows: bool, fast: bool):
+def test_shared_float8_tiles_are_exact(rows: bool, fast: bool):
     M, N, K = SHAPE
     a, b = (integers(n, K, dtype=torch.float8_e4m3fn) for n in (M, N))
     scales = (2.0 ** torch.randint(-2, 3, shape, device="cuda") for shape in ((M, 1), (1, N)))
@@ -65,7 +65,7 @@ def test_float8(rows: bool, fast: bool):
 
 
 @pytest.mark.parametrize("layout", ["nn", "nt", "tt"])
-def test_tf32(layout: str):
+def test_shared_tf32_tiles_are_exact(layout: str):
     M, N, K = SHAPE
     a = integers(K, M, dtype=torch.float32).t() if layout[0] == "t" else integers(M, K).float()
     b = integers(N, K).float().t() if layout[1] == "t" else integers(K, N).float()

@@ -35,7 +35,9 @@ def exact(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("a_transposed", [False, True])
 @pytest.mark.parametrize("b_transposed", [False, True])
 @pytest.mark.parametrize(("M", "N", "K"), [(300, 712, 200), (131, 260, 33), (1000, 520, 992)])
-def test_layouts(tile: Tile, a_transposed: bool, b_transposed: bool, M: int, N: int, K: int):
+def test_every_layout_is_exact(
+    tile: Tile, a_transposed: bool, b_transposed: bool, M: int, N: int, K: int
+):
     a, b = integers(M, K, a_transposed), integers(K, N, b_transposed)
     whole = torch.full((M, N + 8), float("nan"), device="cuda")
     gemm(a, b, out=whole[:, :N], tf32=True, config=tile)

@@ -41,7 +41,7 @@ def test_every_scheme_of_the_catalogue(name):
 @pytest.mark.parametrize("layout_b", LAYOUTS)
 @pytest.mark.parametrize("layout_a", LAYOUTS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64])
-def test_layouts(dtype, layout_a, layout_b):
+def test_every_layout_is_exact(dtype, layout_a, layout_b):
     a = laid_out(integers(256, 384, dtype=dtype), layout_a)
     b = laid_out(integers(384, 192, dtype=dtype, seed=1), layout_b)
     check(a, b, get("strassen"), 2)
@@ -133,7 +133,7 @@ def test_out_may_be_an_operand():
     [((3, 70, 80), (80, 90)), ((3, 70, 80), (3, 80, 90)), ((70, 80), (2, 80, 90)),
      ((2, 1, 70, 80), (3, 80, 90)), ((0, 70, 80), (80, 90))],
 )  # fmt: skip
-def test_batches(shape_a, shape_b):
+def test_broadcast_batches_are_exact(shape_a, shape_b):
     a = integers(*shape_a, dtype=torch.float32)
     b = integers(*shape_b, dtype=torch.float32, seed=1)
     check(a, b, get("strassen"), 2)

@@ -45,7 +45,7 @@ def test_classical_products_are_as_exact_as_the_vendors(layouts: str):
 
 
 @pytest.mark.parametrize("layouts", ["packed", *LAYOUTS])
-def test_schemes(layouts: str):
+def test_schemes_run_inside_the_kernel_at_their_predicted_error(layouts: str):
     packed = layouts == "packed"
     a, b = (normal(SIDE, SIDE, x) for x in ("row,col" if packed else layouts).split(","))
     right = tiercel.pack(b, scheme="winograd") if packed else b

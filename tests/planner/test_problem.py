@@ -33,6 +33,6 @@ def test_operations_and_bytes():
         ("complex128", "float64", "float64", True),
     ],
 )
-def test_dtypes(dtype: str, compute: str, storage: str, is_complex: bool):
+def test_dtypes_of_computing_and_storing(dtype: str, compute: str, storage: str, is_complex: bool):
     problem = Problem(1, 1, 1, dtype)
     assert (problem.compute, problem.storage, problem.is_complex) == (compute, storage, is_complex)

@@ -41,7 +41,7 @@ def test_violation_beyond_float64_is_seen():
         replace(exact, U=rational([[2**60 + 1]]))
 
 
-def test_figures():
+def test_strassens_figures():
     strassen = get("strassen")
     assert strassen.grid == (2, 2, 2)
     assert strassen.rank == 7
@@ -60,7 +60,7 @@ def test_identity_is_the_content():
     assert strassen != "strassen"
 
 
-def test_frozen():
+def test_schemes_cannot_be_changed():
     with pytest.raises(FrozenInstanceError):
         get("strassen").m = 3  # pyright: ignore[reportAttributeAccessIssue]
 

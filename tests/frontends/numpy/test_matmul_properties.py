@@ -52,7 +52,7 @@ def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 class TestAgainstExactIntegers:
     @relaxed
     @given(operands())
-    def test_result(self, pair):
+    def test_type_shape_and_values_are_those_of_numpy(self, pair):
         a, b = pair
         c = matmul(a, b)
         expected = np.matmul(a, b)

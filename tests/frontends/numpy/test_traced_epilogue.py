@@ -71,7 +71,7 @@ def test_a_named_and_a_traced_epilogue_agree():
         np.testing.assert_allclose(made, named, rtol=1e-5, atol=1e-6)
 
 
-def test_batches():
+def test_operands_of_a_batch_are_broadcast():
     a, b = RNG.standard_normal((3, 4, 5)), RNG.standard_normal((5, 6))
     gain = RNG.standard_normal((3, 1, 1))
     result = tiercel.matmul(a, b, epilogue=ep.scale.given(scale=gain))
@@ -92,7 +92,7 @@ def test_gradients_of_shared_operands_add_up_over_the_steps(monkeypatch):
         np.testing.assert_allclose(found[name], truth[name], rtol=1e-11)
 
 
-def test_out():
+def test_out_receives_the_only_output():
     a, b, _ = operands()
     out = np.empty((37, 9))
     assert tiercel.matmul(a, b, out=out, epilogue=ep.swiglu) is out

@@ -50,7 +50,7 @@ def test_only_what_is_asked_for_is_differentiated():
     torch.testing.assert_close(grad, wanted)
 
 
-def test_out():
+def test_out_is_filled_and_not_differentiable():
     a, b = (x.detach() for x in operands())
     out = torch.full((13, 6), float("nan"), dtype=torch.float64)
     assert tiercel.grouped_matmul(a, b, ENDS, out=out) is out

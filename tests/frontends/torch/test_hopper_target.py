@@ -90,7 +90,7 @@ def test_a_repeated_call_is_not_looked_at_again(calls, monkeypatch):
     assert looked == [(6, 4), (6, 4), (6, 4), (0, 4)]
 
 
-def test_out(calls):
+def test_out_is_filled_and_returned(calls):
     a, b, out = torch.randn(6, 4), torch.randn(4, 5), torch.empty(6, 5)
     assert tiercel.matmul(a, b, out, target="hopper") is out
     torch.testing.assert_close(out, a @ b)

@@ -36,7 +36,7 @@ def test_products(operands, shape, kernel_runs):
     assert kernel_runs == [(20, 30, 40)] * 3
 
 
-def test_out(operands):
+def test_out_is_filled_and_returned(operands):
     b, packed = operands
     a, out = torch.randn(20, 40), torch.empty(20, 30)
     assert tiercel.matmul(a, packed, out) is out

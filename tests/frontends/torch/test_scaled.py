@@ -30,7 +30,7 @@ def test_numbers_and_vectors(operands):
     assert tiercel.scaled_matmul(a, b, half, half).dtype is torch.bfloat16
 
 
-def test_blocks(operands):
+def test_scales_of_blocks_multiply_their_part_of_K(operands):
     a, b = operands
     scale_a = 2.0 ** torch.randint(-1, 2, (M, 3)).float()
     scale_b = 2.0 ** torch.randint(-1, 2, (3, 2)).float()

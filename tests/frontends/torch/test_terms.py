@@ -36,7 +36,7 @@ CALLS = {
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_values(call, dtype: str):
+def test_values_are_those_of_numpy(call, dtype: str):
     given = arrays(dtype, (M, K), (K, N), (M, N), (N,))
     found = call(*(torch.from_numpy(x) for x in given))
     tolerance = 1e-5 if dtype == "f4" else 1e-13

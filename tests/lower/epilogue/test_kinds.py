@@ -44,7 +44,7 @@ def test_one_matrix(shape, found):
         ((N,), Place("row", 0)),
     ],
 )
-def test_a_batch(shape, found):
+def test_operands_of_a_batch_find_their_place(shape, found):
     assert place("x", shape, (3, M, N)) == found
 
 
@@ -125,7 +125,7 @@ def test_what_does_not_fit_together(function, shapes, message):
         (lambda acc, x: ep.column_index(acc), "float32", "is a int"),
     ],
 )
-def test_types(function, dtype, message):
+def test_types_that_do_not_fit_are_refused(function, dtype, message):
     with pytest.raises(TiercelTypeError, match=message):
         tiercel.epilogue(function).bind((M, N), {"x": Array((M, 1), dtype)})
 
@@ -152,7 +152,7 @@ def test_an_output_array_must_have_the_outputs_shape():
         (Array((1, N), "bfloat16", (7, 1), 64), "vector"),
     ],
 )
-def test_layouts(array, layout):
+def test_layouts_are_told_from_strides(array, layout):
     made = tiercel.epilogue(lambda acc, x: {"copy": x})
     assert made.bind((M, N), {"x": array}).operand("x").layout == layout
 

@@ -39,7 +39,7 @@ def rejected(plan: GpuPlan, algorithm: str) -> str:
         (8192, "bfloat16", "classical"),  # of two row-major operands B is measured before
     ],
 )
-def test_squares(n: int, dtype: str, expected: str):
+def test_what_is_chosen_for_square_products(n: int, dtype: str, expected: str):
     assert chosen(n, n, n, dtype=dtype) == expected
 
 
@@ -153,7 +153,7 @@ def test_workspace_bounds_the_levels_at_once():
     assert rejected(plan, "strassen").startswith("needs ")
 
 
-def test_reasons():
+def test_rejected_candidates_say_why():
     plan = make_plan(Problem(8192, 8200, 8192, "bfloat16", static_b=True), H200)
     assert rejected(plan, "winograd") == "N 8200 must be a multiple of 16 and K 8192 of 16"
     assert rejected(plan, "lean-4x2x4") == "N 8200 must be a multiple of 32 and K 8192 of 16"

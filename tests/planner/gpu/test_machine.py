@@ -49,7 +49,7 @@ def test_unknown_gpus():
         required("GeForce 256")
 
 
-def test_printed():
+def test_a_machine_prints_its_figures():
     lines = str(required("NVIDIA H200")).splitlines()
     assert lines[0].startswith("NVIDIA H200, 132 multiprocessors, compute capability 9.0")
     assert any(line.startswith("  float32: vendor ") for line in lines)

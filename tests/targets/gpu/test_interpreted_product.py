@@ -38,7 +38,7 @@ def test_every_dtype(dtype, name, guarded):
 
 @pytest.mark.parametrize("transposed", [(0, 0, 1), (0, 1, 0), (1, 0, 0), (1, 1, 1)])
 @pytest.mark.parametrize("dtype", ["float32", "complex64"])
-def test_layouts(dtype, transposed):
+def test_every_layout_is_exact(dtype, transposed):
     (a, x), (b, y) = integers(40, 24, dtype), integers(24, 56, dtype, 1)
     out = torch.full((40, 56), float("nan"), dtype=a.dtype)
     a, b, out = (

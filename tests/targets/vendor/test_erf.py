@@ -15,7 +15,7 @@ def test_relative_error_over_the_normal_range():
 
 
 @pytest.mark.parametrize(("x", "y"), [(np.inf, 0), (-np.inf, 2), (1e300, 0), (0, 1), (30.0, 0)])
-def test_ends(x, y):
+def test_erfc_at_the_ends_of_its_range(x, y):
     assert erfc(np.array([x])) == [y]
 
 

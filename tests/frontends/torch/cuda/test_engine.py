@@ -285,7 +285,7 @@ def test_batch_invariance_is_one_tile_of_the_own_kernel(device):
         engine.plan(request)
 
 
-def test_why_not(device, monkeypatch):
+def test_dtypes_that_are_left_to_torch(device, monkeypatch):
     monkeypatch.setattr(engine, "tf32_allowed", lambda: False)
     assert engine.why_not(torch.float32) == engine.why_not(torch.bfloat16) == ""
     monkeypatch.setattr(engine, "tf32_allowed", lambda: True)

@@ -47,7 +47,7 @@ def tokens() -> torch.Tensor:
 
 
 @torch.no_grad()
-def test_logits(model, tokens, kernel_runs):
+def test_a_patched_model_has_the_same_logits(model, tokens, kernel_runs):
     expected = model(tokens).logits
     report = tiercel.patch(model)
     torch.testing.assert_close(model(tokens).logits, expected, rtol=1e-4, atol=1e-5)
@@ -94,7 +94,7 @@ def test_compiled(model, tokens, kernel_runs):
     assert kernel_runs
 
 
-def test_trainer(tokens, tmp_path, kernel_runs):
+def test_a_patched_model_trains_alike(tokens, tmp_path, kernel_runs):
     from transformers import Trainer, TrainingArguments
 
     def losses(patched: bool) -> list[float]:

@@ -180,7 +180,7 @@ def test_autocast(kernel_runs):
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_export(strict, kernel_runs):
+def test_exported_models_call_the_operators(strict, kernel_runs):
     model, x = layers(), torch.randn(5, 4)
     expected = model(x)
     tiercel.patch(model)

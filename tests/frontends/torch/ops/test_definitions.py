@@ -25,7 +25,7 @@ def arguments(*shapes, dtype=torch.float32, requires_grad=False):
 @pytest.mark.parametrize("requires_grad", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64], ids=str)
 @pytest.mark.parametrize("shape", [(6, 4), (2, 3, 4), (1, 4), (0, 4)], ids=str)
-def test_linear(shape, dtype, requires_grad, kernels, request):
+def test_linear_passes_opcheck(shape, dtype, requires_grad, kernels, request):
     if kernels:
         request.getfixturevalue("kernel_runs")
     x, w, bias = arguments(shape, (5, 4), (5,), dtype=dtype, requires_grad=requires_grad)
@@ -35,7 +35,7 @@ def test_linear(shape, dtype, requires_grad, kernels, request):
 
 @pytest.mark.parametrize("requires_grad", [False, True])
 @pytest.mark.parametrize("shapes", [((6, 4), (4, 5)), ((3, 6, 4), (3, 4, 5))])
-def test_matmul(shapes, requires_grad, kernel_runs):
+def test_matmul_passes_opcheck(shapes, requires_grad, kernel_runs):
     a, b = arguments(*shapes, requires_grad=requires_grad)
     opcheck(MATMUL, (a, b, None, ""))
     opcheck(MATMUL, (a, b, torch.randn(5, requires_grad=requires_grad), "accuracy=classical"))

@@ -48,13 +48,13 @@ def test_every_layout(dtype: str, scheme: str | None):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_swapped(threads: int):
+def test_swapped_products_are_repeated(threads: int):
     check(replace(recipe(N, M, K, threads=threads), swapped=True))
 
 
 @pytest.mark.parametrize("threads", [2, 3])
 @pytest.mark.parametrize("scheme", [None, "strassen"])
-def test_threads(threads: int, scheme: str | None):
+def test_products_of_several_threads_are_repeated(threads: int, scheme: str | None):
     check(recipe(M, N, K, scheme, threads=threads))
 
 

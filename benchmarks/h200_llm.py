@@ -63,11 +63,11 @@ class Case:
 
 def cases() -> Iterator[Case]:
     """What the project promises something about, the most telling first."""
-    yield Case("prefill", "llama-3-8b", 3, "bfloat16", 8192)
+    yield Case("prefill", "llama-3-8b", 3, "bfloat16", 8192, 12)
     yield Case("train", "llama-3-8b", 1, "bfloat16", 8192, 8)
-    yield Case("prefill", "llama-3-8b", 2, "bfloat16", 16384, 3)
-    yield Case("prefill", "llama-3-70b", 1, "bfloat16", 8192, 3)
+    yield Case("prefill", "llama-3-8b", 2, "bfloat16", 16384, 8)
     yield Case("train", "llama-3-8b", 1, "bfloat16", 16384, 5)
+    yield Case("prefill", "llama-3-70b", 1, "bfloat16", 8192, 3)
     for sequences in (16, 64, 1):
         yield Case("decode", "llama-3-8b", 3, "bfloat16", sequences, 100)
     yield Case("prefill", "llama-3-8b", 1, "float32", 8192, 2)

@@ -25,6 +25,7 @@ from tiercel.targets.hopper.fused import (
     tables,
     verdict,
     workspace,
+    zeroed,
 )
 from tiercel.targets.hopper.fused import product as fused_product
 from tiercel.targets.hopper.fused.product import prepare
@@ -83,11 +84,13 @@ def launched(monkeypatch):
         monkeypatch.setattr(module, "multiprocessors", lambda device: 132)
     fake = SimpleNamespace(CUtensorMap=Descriptor, cuTensorMapReplaceAddress=move)
     monkeypatch.setattr(driver, "bindings", lambda: fake)
-    for module in (workspace, launches):
+    for module in (zeroed, launches):
         monkeypatch.setattr(module, "clear_words", lambda *where: found.append(("clear", where)))
     monkeypatch.setattr(operand, "tensor_map", tensor_map)
     monkeypatch.setattr(cuda_call, "raw_stream", lambda device: 7)
     monkeypatch.setattr(cuda_fused, "capturing", lambda: False)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(cuda_call, "clear_words", lambda *where: found.append(("clear", where)))
     monkeypatch.setattr(Refusals, "due", lambda self: False)
     return found
 
@@ -108,14 +111,19 @@ def way(request, monkeypatch):
 
 @pytest.fixture
 def memories(monkeypatch):
-    """Workspaces as they are allocated."""
-    found = []
+    """Workspaces as they are allocated, and their flags."""
+    found = SimpleNamespace(arrays=[], flags=[])
 
     def allocate(self, like):
-        found.append(like.new_empty(self.offsets[-1], dtype=torch.uint8))
-        return found[-1]
+        found.arrays.append(like.new_empty(self.offsets[-1], dtype=torch.uint8))
+        return found.arrays[-1]
+
+    def flags(like, words, stream):
+        found.flags.append(torch.zeros(words, dtype=torch.int32))
+        return found.flags[-1]
 
     monkeypatch.setattr(Layout, "allocate", allocate)
+    monkeypatch.setattr(cuda_call, "zeroed", flags)
     return found
 
 
@@ -139,6 +147,11 @@ def layout_of(weight):
     """Of the workspace that its only call wants."""
     (call,) = weight._calls.values()
     return call._layout
+
+
+def last_of(layout, memories):
+    """The arrays of a workspace of this layout that was allocated last."""
+    return [*layout.arrays(memories.arrays[-1]), memories.flags[-1]]
 
 
 def prepared_anew(launched, weight, a, right, out, arrays, combining=None):
@@ -167,10 +180,9 @@ def test_a_packed_weight(launched, memories):
         launched.clear()
         weight.multiply(a, out)
         moved = list(launched)
-        assert moved[0][0] == "clear"
-        assert len(moved) <= 3, "planes by a kernel of their own at most"
-        arrays, right = layout.arrays(memories[-1]), weight.static.operand
-        prepared_anew(launched, weight, a, right, out, arrays).run(7)
+        assert len(moved) <= 2, "planes by a kernel of their own at most"
+        arrays, right = last_of(layout, memories), weight.static.operand
+        prepared_anew(launched, weight, a, right, out, arrays).run_cleared(7)
         assert launched == moved
     assert len(weight._calls) == 1
 
@@ -192,7 +204,7 @@ def test_two_dynamic_operands(launched, memories, same):
         launched.clear()
         weight.multiply(a, out, b=b)
         moved = list(launched)
-        prepared_anew(launched, weight, a, b, out, layout.arrays(memories[-1])).run(7)
+        prepared_anew(launched, weight, a, b, out, last_of(layout, memories)).run_cleared(7)
         assert launched == moved
     assert len(weight._calls) == 1
 
@@ -206,7 +218,7 @@ def test_arrays_that_overlapped_at_first(launched, memories):
         launched.clear()
         weight.multiply(a, out, b=b)
         moved = list(launched)
-        prepared_anew(launched, weight, a, b, out, layout.arrays(memories[-1])).run(7)
+        prepared_anew(launched, weight, a, b, out, last_of(layout, memories)).run_cleared(7)
         assert launched == moved
 
 
@@ -223,14 +235,13 @@ def test_planes_of_another_product(launched, memories, monkeypatch):
         launched.clear()
         second.multiply(a, out, tracked=True)
         moved = list(launched)
-        arrays = layout_of(second).without_planes.arrays(memories[-1])
         kept = shared._last[-1]
-        arrays[0], arrays[-1] = kept.array(0), kept.array(-1)
+        _, *sums = layout_of(second).without_planes.arrays(memories.arrays[-1])
+        arrays = kept.memory, *sums, kept.flags
         right = second.static.operand
         made = prepared_anew(launched, second, a, right, out, arrays, Combining())
-        kept.layout.clear_flags(kept.memory, 7, workspace.FRESH)
         made.multiply.run(7)
-        assert launched == moved
+        assert moved == [("clear", (kept.flags.data_ptr(), workspace.FRESH, 7)), *launched]
 
 
 @pytest.fixture

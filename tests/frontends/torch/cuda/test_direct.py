@@ -10,8 +10,8 @@ import tiercel
 from tiercel import counters
 from tiercel.frontends.torch import summand
 from tiercel.frontends.torch.cuda import direct, engine
-from tiercel.frontends.torch.cuda import run as cuda_run
 from tiercel.frontends.torch.cuda.packed import Packed
+from tiercel.frontends.torch.cuda.variants import settings
 from tiercel.frontends.torch.engine import Request
 from tiercel.frontends.torch.products import weight_grad_request
 from tiercel.frontends.torch.routing import repeated
@@ -252,5 +252,5 @@ def test_a_summand_is_added_by_the_scheme(work, monkeypatch):
     wanted = a @ b - c
     assert tiercel.matmul(a, b, c, c=c, beta=-1) is c
     torch.testing.assert_close(c, wanted)
-    assert added == [cuda_run.settings(plan, None)[:2]] * 2
+    assert added == [settings(plan, None)[:2]] * 2
     assert counters.last_plan() is plan

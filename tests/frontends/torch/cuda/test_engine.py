@@ -11,7 +11,7 @@ import torch
 from tests.planner.gpu.h200 import H200
 from tiercel import counters
 from tiercel.errors import TiercelRuntimeError, TiercelTypeError
-from tiercel.frontends.torch.cuda import engine, fused, refusals, run
+from tiercel.frontends.torch.cuda import ending, engine, fused, refusals, run, variants
 from tiercel.frontends.torch.cuda import machine as cuda_machine
 from tiercel.frontends.torch.cuda import packed as cuda_packed
 from tiercel.frontends.torch.cuda.packed import Packed
@@ -192,7 +192,7 @@ def test_without_what_a_scheme_needs_torch_multiplies(device, monkeypatch, lack)
 def test_bias_and_epilogue_in_place(name, biased):
     out, bias = torch.randn(5, 7), torch.randn(7) if biased else None
     expected = with_epilogue(out + bias if biased else out, name)
-    run.finish(out, bias, name)
+    ending.finish(out, bias, name)
     torch.testing.assert_close(out, expected)
 
 
@@ -201,9 +201,9 @@ def test_traced_epilogues_are_the_named_ones(name):
     import numpy as np
 
     x, bias = torch.randn(4, 6, dtype=torch.float64), torch.randn(6, dtype=torch.float64)
-    found = run._epilogue(name, True)(x.numpy(), bias=bias.numpy())
+    found = ending.traced(name, True)(x.numpy(), bias=bias.numpy())
     np.testing.assert_allclose(found, with_epilogue(x + bias, name).numpy(), atol=1e-12)
-    found = run._epilogue(name, False)(x.numpy())
+    found = ending.traced(name, False)(x.numpy())
     np.testing.assert_allclose(found, with_epilogue(x, name).numpy(), atol=1e-12)
 
 
@@ -223,7 +223,7 @@ def test_last_rows_that_do_not_divide_are_torchs(device, monkeypatch):
     )
     out = torch.empty(35, 48, dtype=torch.bfloat16)
     request = Request(a, w.t(), None, checked_options(epilogue="relu"), packed)
-    run._fused(plan, request, out)
+    variants.fused(plan, request, out)
     assert rows == [(32, True)]
     torch.testing.assert_close(out, torch.relu(a @ w.t()))
 
@@ -242,7 +242,7 @@ def test_bias_and_epilogue_are_the_schemes_kernels(monkeypatch, biased, name):
         chosen=SimpleNamespace(fringe=0), problem=SimpleNamespace(accuracy="standard")
     )
     request = Request(a, b, bias, checked_options(epilogue=name), packed)
-    run._fused(plan, request, torch.empty(32, 48, dtype=torch.bfloat16))  # type: ignore[arg-type]
+    variants.fused(plan, request, torch.empty(32, 48, dtype=torch.bfloat16))  # type: ignore[arg-type]
     expected = "_".join(x for x in ("bias" if biased else "", name or "") if x)
     assert ended == [(expected, ["bias"] if biased else [], False)]
 

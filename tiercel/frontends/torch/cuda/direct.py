@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tiercel import counters
+from tiercel.frontends.torch.cuda.ending import finish
 from tiercel.frontends.torch.cuda.machine import raw_stream
-from tiercel.frontends.torch.cuda.run import (
-    ALIGNMENT,
-    MISSING,
+from tiercel.frontends.torch.cuda.run import ALIGNMENT, MISSING
+from tiercel.frontends.torch.cuda.variants import (
     end_by_kernel,
     ends_in_kernel,
-    finish,
     multiply_plainly,
     must_be_turned,
     refusals_of,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from functools import cache
 from time import perf_counter
 from typing import Any
 
@@ -12,9 +11,10 @@ import torch
 
 from tiercel import counters
 from tiercel.errors import TiercelRuntimeError
-from tiercel.frontends.torch.cuda import fused
+from tiercel.frontends.torch.cuda import variants
+from tiercel.frontends.torch.cuda.ending import finish
 from tiercel.frontends.torch.cuda.machine import capturing
-from tiercel.frontends.torch.cuda.refusals import Refusals, of_site
+from tiercel.frontends.torch.cuda.variants import bare, refusals_of, reporting, settings, weight_of
 from tiercel.frontends.torch.engine import Request
 from tiercel.planner.gpu import GpuPlan
 from tiercel.targets.hopper.launching.kernel import LaunchRefused
@@ -27,6 +27,8 @@ MISSING = torch.OutOfMemoryError, LaunchRefused
 
 #: TMA reads from such addresses; torch's own allocations are at multiples of 512.
 ALIGNMENT = 16
+
+_RUN = {"portable": variants.portable, "plain": variants.plain, "fused": variants.fused}
 
 
 def run(plan: GpuPlan, request: Request, out: torch.Tensor) -> None:
@@ -118,46 +120,6 @@ def _vendor(plan: GpuPlan, request: Request, out: torch.Tensor) -> None:
     finish(out, None if bias is None else bias.detach(), request.options.epilogue)
 
 
-def _portable(plan: GpuPlan, request: Request, out: torch.Tensor) -> None:
-    from tiercel.targets.gpu import product
-
-    a, packed = _bare(request.a), request.packed
-    b = _bare(request.b) if packed is None else packed.panels.checked()
-    bias = None if request.bias is None else _bare(request.bias)
-    scheme, levels, more = settings(plan, bias)
-    report = reporting(refusals_of(plan, request.b))
-    rows = len(out) - plan.chosen.fringe
-    product(a[:rows], b, scheme, levels, out=out[:rows], report=report, **more)
-    if rows < len(out):
-        _last_rows(a[rows:], request.b.detach(), more["c"], out[rows:])
-    finish(out, None if more["c"] is bias else bias, request.options.epilogue)
-
-
-def _last_rows(
-    a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor
-) -> None:
-    """Rows that a plan leaves to torch's product."""
-    if bias is None:
-        torch.mm(a, b, out=out)
-    else:
-        torch.addmm(bias, a, b, out=out)
-
-
-def refusals_of(plan: GpuPlan, b: torch.Tensor) -> Refusals:
-    """Of products by a scheme around the vendor's library: each right operand has its own."""
-    return of_site((id(plan), b.data_ptr()))
-
-
-def reporting(refusals: Refusals) -> Callable[..., None]:
-    """Lets ``refusals`` hear of a product's verdict."""
-
-    def report(judge: Any, *parts: torch.Tensor) -> None:
-        if refusals.due():
-            refusals.tell(lambda heard: judge.refuses(heard.tolist()), *parts)
-
-    return report
-
-
 def run_with_summand(
     plan: GpuPlan, request: Request, c: torch.Tensor, factors: tuple[float, float],
     out: torch.Tensor,
@@ -172,140 +134,12 @@ def run_with_summand(
     if why_not_now(plan, request):
         return False
     scheme, levels, more = settings(plan, None)
-    more |= {"alpha": alpha, "beta": beta, "c": _bare(c)}
+    more |= {"alpha": alpha, "beta": beta, "c": bare(c)}
     more["report"] = reporting(refusals_of(plan, request.b))
     try:
         with _here(request.a):
-            product(_bare(request.a), _bare(request.b), scheme, levels, out=out, **more)
+            product(bare(request.a), bare(request.b), scheme, levels, out=out, **more)
     except torch.OutOfMemoryError:
         return False
     counters.record(plan, perf_counter() - start, plan.multiplications_saved)
     return True
-
-
-def settings(plan: GpuPlan, bias: torch.Tensor | None) -> tuple[Any, int, dict[str, Any]]:
-    """Scheme, levels and other arguments of ``targets.gpu.product``; a real bias is its summand."""
-    c = None if bias is None or bias.is_complex() else bias
-    more = {"c": c, "beta": 0.0 if c is None else 1.0, "workspace": plan.chosen.workspace}
-    return plan.chosen.variant.schemes, 1, more
-
-
-def _bare(x: torch.Tensor) -> torch.Tensor:
-    return x.detach() if x.requires_grad else x
-
-
-def _plain(plan: GpuPlan, request: Request, out: torch.Tensor) -> None:
-    from tiercel.targets.hopper.fused.schedule import TILE
-
-    tile = TILE if request.options.batch_invariant else None
-    bias = None if request.bias is None else _bare(request.bias)
-    multiply_plainly(_bare(request.a), _bare(request.b), bias, request.options.epilogue, out, tile)
-
-
-def multiply_plainly(
-    a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, name: str | None,
-    out: torch.Tensor, tile: Any = None,
-) -> None:  # fmt: skip
-    """out = epilogue(a · b + bias) by the own classical kernel; float32 operands in TF32."""
-    from tiercel.targets.hopper.epilogues.product import gemm_epilogue
-    from tiercel.targets.hopper.products.product import gemm
-
-    in_tf32 = a.dtype is torch.float32
-    if in_tf32 or (bias is None and name is None):
-        gemm(a, b, out=out, tf32=in_tf32, config=tile)
-        finish(out, bias, name)
-        return
-    operands = {} if bias is None else {"bias": bias}
-    gemm_epilogue(a, b, _epilogue(name, bias is not None), operands, config=tile, out=out)
-
-
-def weight_of(plan: GpuPlan, request: Request) -> Any:
-    """What multiplies by a fused kernel: a packed weight, or one that combines any operands."""
-    if request.packed is not None:
-        return request.packed.panels
-    return fused.unpacked(plan.chosen.algorithm, request.product, request.a.get_device())
-
-
-def _fused(plan: GpuPlan, request: Request, out: torch.Tensor) -> None:
-    bias = None if request.bias is None else _bare(request.bias)
-    rows = len(out) - plan.chosen.fringe
-    a = _bare(request.a)
-    # Fast is about the error of the whole result; that of each element is then not guaranteed.
-    any_scale = plan.problem.accuracy == "fast"
-    weight, name = weight_of(plan, request), request.options.epilogue
-    if rows == len(out) and ends_in_kernel(request):
-        end_by_kernel(weight, a, out, bias, name, any_scale)
-        return
-    more = {} if request.packed is not None else {"b": along_k(_bare(request.b).mT).mT}
-    above = along_k(a[:rows])
-    weight.multiply(above, out[:rows], any_scale=any_scale, tracked=request.tracked, **more)
-    if rows < len(out):
-        torch.mm(a[rows:], request.b.detach(), out=out[rows:])
-    finish(out, bias, request.options.epilogue)
-
-
-def along_k(x: torch.Tensor) -> torch.Tensor:
-    """A matrix whose rows run along K, or a copy that is contiguous so, see ``must_be_turned``."""
-    if not must_be_turned(x):
-        return x
-    from tiercel.targets.hopper.operands.turned import along_rows
-
-    return along_rows(x)
-
-
-def must_be_turned(x: torch.Tensor) -> bool:
-    """Whether no kernel can combine the rows of a matrix: TF32's must be contiguous."""
-    return x.dtype is torch.float32 and x.stride(1) != 1
-
-
-def ends_in_kernel(request: Request) -> bool:
-    """Whether a packed product is followed by something that its kernel can do."""
-    followed = request.bias is not None or request.options.epilogue is not None
-    return followed and request.packed is not None and request.a.dtype.itemsize == 2
-
-
-def end_by_kernel(
-    weight: Any, a: torch.Tensor, out: torch.Tensor, bias: torch.Tensor | None, name: str | None,
-    any_scale: bool,
-) -> None:  # fmt: skip
-    """out = epilogue(a · weight + bias), which is rounded once."""
-    operands = {} if bias is None else {"bias": bias}
-    ending = _epilogue(name, bias is not None)
-    weight.multiply_and_end(a, out, ending, operands, any_scale=any_scale)
-
-
-_RUN = {"portable": _portable, "plain": _plain, "fused": _fused}
-
-
-def finish(out: torch.Tensor, bias: torch.Tensor | None, epilogue: str | None) -> None:
-    """``out = epilogue(out + bias)`` in place."""
-    if bias is not None:
-        out.add_(bias)
-    if epilogue is not None:
-        _IN_PLACE[epilogue](out)
-
-
-_IN_PLACE = {
-    "relu": torch.relu_,
-    "gelu": torch._C._nn.gelu_,
-    "gelu_tanh": lambda out: torch._C._nn.gelu_(out, approximate="tanh"),
-    "silu": torch._C._nn.silu_,
-}
-
-
-@cache
-def _epilogue(name: str | None, biased: bool) -> Any:
-    """The traced form of a named epilogue, after a bias if there is one."""
-    from tiercel.lower.epilogue import epilogue, library
-
-    function = None if name is None else getattr(library, name)
-    if not biased:
-        return function
-    if function is None:
-        return library.bias
-
-    def with_bias(acc: Any, bias: Any) -> Any:
-        return function(acc + bias)
-
-    with_bias.__name__ = with_bias.__qualname__ = f"bias_{name}"
-    return epilogue(bias="row")(with_bias)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Integral, Real
@@ -106,15 +107,16 @@ def checked_options(
         )
         return plain.with_epilogue(given)
     values = epilogue, accuracy, workspace, scheme, threads, batch_invariant, verify, target
+    compiler = getattr(sys.modules.get("torch"), "compiler", None)
+    if compiler is not None and compiler.is_compiling():
+        return _checked(*values)  # torch's compiler follows no cache, and says so in a warning
     try:
-        return _checked(*values)
+        return _cached(*values)
     except TypeError:
         # An unhashable value cannot be looked up; checking it directly names the culprit.
-        return _checked.__wrapped__(*values)
+        return _checked(*values)
 
 
-# typed: True == 1 in a cache key, but only 1 is a number of threads.
-@lru_cache(maxsize=256, typed=True)
 def _checked(
     epilogue, accuracy, workspace, scheme, threads, batch_invariant, verify, target
 ) -> Options:
@@ -128,6 +130,10 @@ def _checked(
         verify=checked_switch("verify", verify),
         target=_target(target),
     )
+
+
+# typed: True == 1 in a cache key, but only 1 is a number of threads.
+_cached = lru_cache(maxsize=256, typed=True)(_checked)
 
 
 def _given(epilogue: Any) -> Any:

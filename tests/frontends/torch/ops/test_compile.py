@@ -166,6 +166,14 @@ def test_a_scheme_is_used_or_refused(kernel_runs):
         torch.compile(function, backend="eager")(x.int())
 
 
+@pytest.mark.filterwarnings("error")
+def test_options_bring_no_warning(monkeypatch):
+    monkeypatch.setattr(torch._dynamo.utils, "warn_once_cache", set(), raising=False)
+    compiled = torch.compile(tiercel.matmul, fullgraph=True, backend="eager")
+    x = torch.ones(2, 2)
+    assert torch.equal(compiled(x, x, scheme="classical", workspace="1MiB"), x @ x)
+
+
 def test_autocast(kernel_runs):
     model, x = layers(), torch.randn(5, 4)
     tiercel.patch(model)
@@ -205,3 +213,10 @@ def test_transforms_inside_a_compiled_function(kernel_runs):
 
     compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(w, x), function(w, x))
+
+
+def test_an_out_in_a_compiled_function():
+    a, b, out = torch.randn(3, 700, 700)
+    compiled = torch.compile(tiercel.matmul, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(a, b, out=out), a @ b, atol=1e-3, rtol=1e-4)
+    torch.testing.assert_close(out, a @ b, atol=1e-3, rtol=1e-4)

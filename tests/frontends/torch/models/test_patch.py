@@ -5,6 +5,7 @@ import io
 import pickle
 import subprocess
 import sys
+import warnings
 from typing import Any
 
 import pytest
@@ -336,3 +337,28 @@ builtins.another = Last()
 """
     ran = subprocess.run([sys.executable, "-c", use], capture_output=True, text=True)
     assert (ran.returncode, ran.stdout) == (0, 2 * "(900, 900)"), ran.stderr
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: x])
+def test_replicas_read_their_own_weights(model, copied, kernel_runs):
+    """``nn.DataParallel`` copies what a module holds, and gives the copy other weights."""
+    tiercel.patch(model)
+    layer = copied(model[0])
+    layer(torch.ones(2, 8))
+    replica = layer._replicate_for_data_parallel()
+    replica.weight, replica.bias = torch.eye(8), None
+    kernel_runs.clear()
+    assert torch.equal(replica(torch.ones(2, 8)), torch.ones(2, 8))
+    assert kernel_runs == [(2, 8, 8)]
+    tiercel.unpatch(model)
+    assert "_replicate_for_data_parallel" not in vars(model[0])
+
+
+def test_torch_jit_script_is_told_to_unpatch(model):
+    tiercel.patch(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of torch.jit itself
+        with pytest.raises(AttributeError, match=r"call tiercel\.unpatch"):
+            torch.jit.script(model)
+        tiercel.unpatch(model)
+        torch.jit.script(model)

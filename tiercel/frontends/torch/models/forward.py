@@ -147,6 +147,13 @@ class PlannedForward:
         if packed is not None:
             self.text = with_packed(self.text, packed.algorithm)
 
+    @property
+    def __globals__(self) -> Any:
+        raise AttributeError(
+            "torch.jit.script reads the source of a layer's forward, and tiercel.patch has put "
+            "another in its place; call tiercel.unpatch(model) before: a scripted layer is torch's"
+        )
+
     def __deepcopy__(self, memo: dict[int, Any]) -> PlannedForward:
         layer = copy.deepcopy(self.layer, memo)
         return type(self)(layer, self.options, self.frozen is not None)
@@ -165,6 +172,31 @@ class PlannedConv1D(PlannedForward):
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         layer = self.layer
         return self._product(x, layer.weight.t(), layer.bias)
+
+
+class Replicate:
+    """``_replicate_for_data_parallel`` of a patched layer: ``nn.DataParallel`` copies ``vars``.
+
+    A replica reads its own weights, by a forward of its own.
+    """
+
+    __slots__ = ("layer",)
+
+    def __init__(self, layer: Any) -> None:
+        self.layer = layer
+
+    def __call__(self) -> Any:
+        replica = type(self.layer)._replicate_for_data_parallel(self.layer)
+        forward = planned_forward(self.layer)
+        if forward is not None:
+            vars(replica)["forward"] = type(forward)(replica, forward.options, pack=False)
+        return replica
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Replicate:
+        return Replicate(copy.deepcopy(self.layer, memo))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (self.layer, "_replicate_for_data_parallel")
 
 
 def planned_forward(layer: torch.nn.Module) -> PlannedForward | None:

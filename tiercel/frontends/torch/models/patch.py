@@ -9,7 +9,12 @@ from torch import nn
 
 from tiercel.errors import TiercelTypeError
 from tiercel.frontends.torch.engine import engine_for
-from tiercel.frontends.torch.models.forward import PlannedConv1D, PlannedForward, planned_forward
+from tiercel.frontends.torch.models.forward import (
+    PlannedConv1D,
+    PlannedForward,
+    Replicate,
+    planned_forward,
+)
 from tiercel.frontends.torch.models.frozen import why_not_packable
 from tiercel.frontends.torch.models.layers import Kind, kind_of
 from tiercel.frontends.torch.models.report import Entry, Report
@@ -39,6 +44,7 @@ def patch(
             forward = kept(module, options, pack_weights and not options.batch_invariant)
             if not dry_run:
                 module.forward = forward
+                module._replicate_for_data_parallel = Replicate(module)
                 if pack_weights and not note:
                     forward.pack(w)
         entries.append(Entry(name, module, kind, reason, note, forward, before))
@@ -62,6 +68,7 @@ def give_back(module: nn.Module, before: PlannedForward | None) -> None:
             planned.frozen.release()  # of ``before``: packed again when it is used
     if before is None:
         del vars(module)["forward"]
+        vars(module).pop("_replicate_for_data_parallel", None)
     else:
         vars(module)["forward"] = before
 

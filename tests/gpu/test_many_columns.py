@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 import tiercel
 from tests.gpu.portable import error, normal
-from tiercel.planner.gpu.choose import MOST_COMBINED
+from tiercel.planner.gpu.candidates import MOST_COMBINED
 
 pytestmark = pytest.mark.gpu
 

@@ -2,7 +2,8 @@
 
 Pure Python, from sizes to a plan: nothing here needs a GPU or PyTorch. ``machine.py`` has what is
 known of a GPU, ``variants.py`` the ways to run a product, ``cost.py`` their time, ``memory.py``
-their workspace, ``accuracy.py`` their error, ``choose.py`` the decision.
+their workspace, ``accuracy.py`` their error. ``candidates.py`` puts these together, ``choose.py``
+decides.
 """
 
 from tiercel.planner.gpu.choose import make_plan

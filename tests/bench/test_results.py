@@ -24,6 +24,13 @@ def test_other_formats_are_refused(tmp_path: Path):
         read_json(tmp_path / "old.json")
 
 
+@pytest.mark.parametrize("text", ["", "{", "[1]", "\0"])
+def test_files_without_results_are_refused(tmp_path: Path, text: str):
+    (tmp_path / "other.json").write_text(text)
+    with pytest.raises(TiercelValueError, match="holds no results; allowed: a file that"):
+        read_json(tmp_path / "other.json")
+
+
 def test_ratio_is_to_the_peer_that_does_best():
     result = case_result(Case(100, 100, 100, bar=1.15), 1.0, numpy=1.3, blis=1.1)
     assert result.best_peer is not None

@@ -15,6 +15,7 @@ def test_all_present_libraries_are_chosen_and_missing_ones_noted(monkeypatch: py
 
 def test_named_peers_must_exist(monkeypatch: pytest.MonkeyPatch):
     assert choose_libraries(["numpy"]) == (["tiercel", "numpy"], [])
+    assert choose_libraries(["numpy", "tiercel", "numpy"]) == (["tiercel", "numpy"], [])
     with pytest.raises(TiercelValueError, match="known are"):
         choose_libraries(["atlas"])
     absent = Source(lambda: False, MKL, "pip install mkl")

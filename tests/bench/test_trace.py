@@ -165,9 +165,10 @@ def test_a_recording_survives_a_file_and_the_command_line(tmp_path):
     assert json.loads((tmp_path / "made.json").read_text())["traceEvents"]
 
 
-def test_other_files_are_refused(tmp_path):
+@pytest.mark.parametrize("held", [b"nothing", b"", b"PK\x03\x04cut short"])
+def test_other_files_are_refused(tmp_path, held: bytes):
     file = tmp_path / "other.npz"
-    file.write_text("nothing")
+    file.write_bytes(held)
     with pytest.raises(TiercelValueError, match="tiercel trace --save"):
         load(file)
 

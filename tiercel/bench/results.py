@@ -138,11 +138,17 @@ def write_json(results: Results, path: Path) -> None:
 
 
 def read_json(path: Path) -> Results:
-    """Read what `write_json` wrote."""
-    data = json.loads(path.read_text(encoding="utf-8"))
-    if data.get("format") != FORMAT:
+    """Read what `write_json` wrote. Raises ``TiercelValueError`` for anything else."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        version = data.get("format")
+    except (ValueError, AttributeError):
         raise TiercelValueError(
-            f"{path}: result format {data.get('format')!r}; this version reads format {FORMAT}; "
+            f"{path} holds no results; allowed: a file that `tiercel bench --json` wrote"
+        ) from None
+    if version != FORMAT:
+        raise TiercelValueError(
+            f"{path}: result format {version!r}; this version reads format {FORMAT}; "
             "run the benchmark again"
         )
     data["cases"] = tuple(_case_result(entry) for entry in data["cases"])

@@ -50,6 +50,6 @@ def choose_libraries(names: Sequence[str] = ()) -> tuple[list[str], list[str]]:
     if absent:
         how = "; ".join(f"{name}: {LIBRARIES[name].get_it}" for name in absent)
         raise TiercelRuntimeError(f"peers: {', '.join(absent)} not found on this machine ({how})")
-    wanted = [TIERCEL, *(name for name in names or LIBRARIES if name != TIERCEL)]
+    wanted = dict.fromkeys((TIERCEL, *(names or LIBRARIES)))  # each once: they have a process each
     notes = [] if names else [f"{n} not found ({LIBRARIES[n].get_it})" for n in missing]
     return [name for name in wanted if name not in missing], notes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,7 +129,7 @@ def load(file: Path) -> Recording:
             of = json.loads(str(held["of"]))
             of["tile"] = Tile(**of["tile"])
             return Recording(Traced(**of), held["marks"], held["times"])
-    except (OSError, KeyError, TypeError, ValueError) as problem:
+    except (OSError, EOFError, BadZipFile, KeyError, TypeError, ValueError) as problem:
         # NumPy takes what it does not know for a pickle, and tells how to open it unsafely.
         raise TiercelValueError(
             f"{file} is no recording of a kernel ({type(problem).__name__}); allowed: a file that "

@@ -52,9 +52,18 @@ def surrounded(
             f"alpha={alpha!r} and beta={beta!r} of a real product; allowed: real numbers"
         )
     if c is not None and not isinstance(c, float | int):
-        c = c if hasattr(c, "ndim") else np.asarray(c)
+        c = c if hasattr(c, "ndim") else _as_array(c)
         c = c[None] if c.ndim == 1 else c  # a row, as broadcasting has it
     return Surrounded(around(found, alpha, beta, c, bias), None)
+
+
+def _as_array(c: Any) -> Any:
+    try:
+        return np.asarray(c)
+    except ValueError as problem:  # rows of different lengths
+        raise TiercelTypeError(
+            f"operand c is a {type(c).__name__}: {problem}; allowed: a real number, or an array"
+        ) from None
 
 
 def _by_passes(x: Any, alpha: Any, beta: Any, c: Any, bias: Any, out: Any) -> Any:

@@ -142,3 +142,22 @@ def test_empty_products(shape):
     result = tiercel.matmul(np.ones((M, 0)), np.ones((0, N)), epilogue=ep.rms_statistics)
     np.testing.assert_array_equal(result["out"], np.zeros(shape))
     np.testing.assert_array_equal(result["sum_of_squares"], np.zeros((M, 1)))
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["x", None, [[1.0], [2.0, 3.0]], np.ones(4, complex), np.full(4, None), np.datetime64(0, "s")],
+    ids=str,
+)
+def test_operands_are_real_numbers(value):
+    """Else an imaginary part is lost, and None becomes NaN."""
+    add = tiercel.epilogue(lambda acc, r: acc + r)
+    x, y = np.ones((3, 4)), np.ones((4, 4))
+    with pytest.raises(TiercelTypeError, match=r"operand r is a .*; allowed: a real number"):
+        tiercel.matmul(x, y, epilogue=add, r=value)
+    if value is not None:
+        with pytest.raises(TiercelTypeError, match="operand c is a "):
+            tiercel.matmul(x, y, c=value)
+    assert np.array_equal(
+        tiercel.matmul(x, y, epilogue=add, r=[1.0, 2, 3, 4]), x @ y + [1, 2, 3, 4]
+    )

@@ -15,6 +15,7 @@ from tiercel.frontends.numpy.out import written
 from tiercel.frontends.numpy.packed import Packed
 from tiercel.lower.epilogue import Given, Instance
 from tiercel.lower.epilogue.graph import Reduction
+from tiercel.lower.epilogue.instance import DTYPES
 from tiercel.lower.epilogue.reference import NUMPY, evaluate, instance_for
 from tiercel.options import Options
 from tiercel.targets.vendor.erf import erfc
@@ -47,6 +48,8 @@ def traced_product(
             f"{given} needs a product of real floating arrays, not of {kinds}; convert the "
             "operands (np.asarray, astype), or apply the epilogue to the result"
         )
+    for name, operand in given.operands.items():
+        _check(name, operand)
     wide = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
     operands = (x.astype(wide), y.astype(wide)) if wide != dtype else (x, b)
     product = matmul(*operands, None, bias, options.with_epilogue(None))
@@ -64,6 +67,20 @@ def traced_product(
         return results
     (result,) = results.values()
     return result if out is None else written(out, result)
+
+
+def _check(name: str, operand: Any) -> None:
+    """Raise unless the operand is a real number, or an array of such."""
+    try:
+        dtype = operand.dtype if hasattr(operand, "dtype") else np.asarray(operand).dtype
+    except ValueError:  # rows of different lengths
+        dtype = None
+    real = isinstance(dtype, np.dtype) and (dtype.kind in "biuf" or dtype.name in DTYPES)
+    if not real:
+        raise TiercelTypeError(
+            f"operand {name} is a {type(operand).__name__} of dtype {dtype}; allowed: a real "
+            "number, or a NumPy array of real numbers"
+        )
 
 
 def has_epilogues(a: Any, b: Any) -> bool:

@@ -100,19 +100,28 @@ def test_out_may_be_c():
     np.testing.assert_allclose(c, wanted)
 
 
-def test_refusals_name_the_argument():
-    a = np.ones((3, 3))
-    with pytest.raises(TiercelTypeError, match="accurcy: neither an option"):
-        tiercel.matmul(a, a, accurcy="fast")
-    with pytest.raises(TiercelTypeError, match=r"residual: neither .* epilogue='relu'"):
-        tiercel.matmul(a, a, epilogue="relu", residual=a)
-    with pytest.raises(TiercelValueError, match="operand 'residual' is missing"):
-        tiercel.matmul(a, a, epilogue=epilogues.residual)
-    with pytest.raises(TiercelValueError, match="beta is 2 and c is missing"):
-        tiercel.matmul(a, a, beta=2)
-    with pytest.raises(TiercelTypeError, match="alpha is a str"):
-        tiercel.matmul(a, a, alpha="2")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(TiercelTypeError, match="real numbers"):
-        tiercel.matmul(a, a, alpha=1j)
-    with pytest.raises(TiercelValueError, match="c"):
-        tiercel.matmul(a, a, c=np.ones((3, 5)))
+#: What a product of a matrix by itself, given another of other sizes, does not take.
+REFUSED = [
+    (lambda a, _: {"accurcy": "fast"}, TiercelTypeError, "accurcy: neither an option"),
+    (
+        lambda a, _: {"epilogue": "relu", "residual": a},
+        TiercelTypeError,
+        r"residual: neither .* epilogue='relu'",
+    ),
+    (
+        lambda a, _: {"epilogue": epilogues.residual},
+        TiercelValueError,
+        "operand 'residual' is missing",
+    ),
+    (lambda a, _: {"beta": 2}, TiercelValueError, "beta is 2 and c is missing"),
+    (lambda a, _: {"alpha": "2"}, TiercelTypeError, "alpha is a str"),
+    (lambda a, _: {"alpha": 1j}, TiercelTypeError, "real numbers"),
+    (lambda a, other: {"c": other}, TiercelValueError, r"operand 'c' has shape \(3, 5\)"),
+]
+
+
+@pytest.mark.parametrize(("terms", "error", "message"), REFUSED)
+def test_refusals_name_the_argument(terms, error, message):
+    a, other = np.ones((3, 3)), np.ones((3, 5))
+    with pytest.raises(error, match=message):
+        tiercel.matmul(a, a, **terms(a, other))

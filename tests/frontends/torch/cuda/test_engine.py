@@ -1,8 +1,6 @@
 """The CUDA engine's decisions, without a GPU: a known profile, and recorders instead of kernels."""
 
-import math
 from contextlib import contextmanager
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -11,12 +9,11 @@ import torch
 from tests.planner.gpu.h200 import H200
 from tiercel import counters
 from tiercel.errors import TiercelRuntimeError, TiercelTypeError
-from tiercel.frontends.torch.cuda import ending, engine, fused, refusals, run, variants
+from tiercel.frontends.torch.cuda import engine, fused, refusals, run
 from tiercel.frontends.torch.cuda import machine as cuda_machine
 from tiercel.frontends.torch.cuda import packed as cuda_packed
 from tiercel.frontends.torch.cuda.packed import Packed
 from tiercel.frontends.torch.engine import Request
-from tiercel.frontends.torch.epilogues.named import with_epilogue
 from tiercel.options import DEFAULT, checked_options
 from tiercel.targets.hopper.launching import driver
 from tiercel.targets.hopper.launching.kernel import LaunchRefused
@@ -187,66 +184,6 @@ def test_without_what_a_scheme_needs_torch_multiplies(device, monkeypatch, lack)
         engine.run(plan, small(scheme="strassen"), out)
 
 
-@pytest.mark.parametrize("name", [None, "relu", "gelu", "gelu_tanh", "silu"])
-@pytest.mark.parametrize("biased", [False, True])
-def test_bias_and_epilogue_in_place(name, biased):
-    out, bias = torch.randn(5, 7), torch.randn(7) if biased else None
-    expected = with_epilogue(out + bias if biased else out, name)
-    ending.finish(out, bias, name)
-    torch.testing.assert_close(out, expected)
-
-
-@pytest.mark.parametrize("name", ["relu", "gelu", "gelu_tanh", "silu"])
-def test_traced_epilogues_are_the_named_ones(name):
-    import numpy as np
-
-    x, bias = torch.randn(4, 6, dtype=torch.float64), torch.randn(6, dtype=torch.float64)
-    found = ending.traced(name, True)(x.numpy(), bias=bias.numpy())
-    np.testing.assert_allclose(found, with_epilogue(x + bias, name).numpy(), atol=1e-12)
-    found = ending.traced(name, False)(x.numpy())
-    np.testing.assert_allclose(found, with_epilogue(x, name).numpy(), atol=1e-12)
-
-
-def test_last_rows_that_do_not_divide_are_torchs(device, monkeypatch):
-    monkeypatch.undo()  # the real runner, with a fake kernel
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: -1)
-    rows = []
-
-    def multiply(a, out, any_scale, tracked):
-        rows.append((len(a), any_scale))
-        torch.mm(a, w.t(), out=out)
-
-    a, w = torch.randn(35, 32).bfloat16(), torch.randn(48, 32).bfloat16()
-    packed = Packed("winograd", SimpleNamespace(multiply=multiply), 0, "fused")
-    plan = SimpleNamespace(
-        chosen=SimpleNamespace(fringe=3), problem=SimpleNamespace(accuracy="fast")
-    )
-    out = torch.empty(35, 48, dtype=torch.bfloat16)
-    request = Request(a, w.t(), None, checked_options(epilogue="relu"), packed)
-    variants.fused(plan, request, out)
-    assert rows == [(32, True)]
-    torch.testing.assert_close(out, torch.relu(a @ w.t()))
-
-
-@pytest.mark.parametrize(("biased", "name"), [(True, None), (False, "relu"), (True, "gelu")])
-def test_bias_and_epilogue_are_the_schemes_kernels(monkeypatch, biased, name):
-    ended = []
-
-    def end(a, out, epilogue, operands, any_scale):
-        ended.append((epilogue.name, list(operands), any_scale))
-
-    a, b = torch.randn(32, 32).bfloat16(), torch.randn(32, 48).bfloat16()
-    bias = torch.randn(48).bfloat16() if biased else None
-    packed = Packed("winograd", SimpleNamespace(multiply_and_end=end), 0, "fused")
-    plan = SimpleNamespace(
-        chosen=SimpleNamespace(fringe=0), problem=SimpleNamespace(accuracy="standard")
-    )
-    request = Request(a, b, bias, checked_options(epilogue=name), packed)
-    variants.fused(plan, request, torch.empty(32, 48, dtype=torch.bfloat16))  # type: ignore[arg-type]
-    expected = "_".join(x for x in ("bias" if biased else "", name or "") if x)
-    assert ended == [(expected, ["bias"] if biased else [], False)]
-
-
 @pytest.mark.parametrize("scheme", [None, "winograd"])
 @pytest.mark.parametrize("kind", ["fused", "portable"])
 def test_only_products_that_nobody_insists_on_rest_after_a_refusal(monkeypatch, kind, scheme):
@@ -319,86 +256,3 @@ def test_cublas_begins_before_the_first_product(capturing, monkeypatch):
     monkeypatch.setattr(driver, "allowed_while_capturing", allowed)
     engine.begin()
     assert done == (["allowed", "begun", "forbidden"] if capturing else ["begun"])
-
-
-@pytest.fixture
-def unknown(monkeypatch, empty_cache):
-    """A GPU that no profile is shipped for; its vendor's library runs at 10 TFLOP/s."""
-    facts = SimpleNamespace(
-        name="Made-up GPU", multi_processor_count=80, major=8, minor=6, total_memory=24 << 30
-    )
-    timed = []
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: facts)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: facts.name)
-    monkeypatch.setattr(torch.cuda, "device", lambda device: torch.no_grad())
-    monkeypatch.setattr(cuda_machine, "capturing", lambda: False)
-    monkeypatch.setattr(cuda_machine, "_in_memory", {})
-    squares = {side: cuda_machine.Timing(2 * side**3 / 1e13, 0.02) for side in (1024, 4096)}
-    monkeypatch.setattr(cuda_machine, "_squares", lambda dtype: timed.append(dtype) or squares)
-    monkeypatch.setattr(cuda_machine, "_timing", lambda call: cuda_machine.Timing(1e-3, 0.05))
-    empty = torch.empty
-    monkeypatch.setattr(
-        torch, "empty", lambda *size, device=None, **kw: empty(*size, device="meta", **kw)
-    )
-    caches = (cuda_machine._known, cuda_machine.why_not_hopper)
-    for cached in caches:
-        cached.cache_clear()
-    yield timed
-    for cached in caches:
-        cached.cache_clear()
-
-
-def test_an_unknown_gpu_is_measured_once_for_a_dtype(unknown, monkeypatch):
-    machine = cuda_machine.machine_for(0, torch.float32)
-    assert machine.measured
-    assert machine.copy == pytest.approx(2 * cuda_machine.COPIED / 1e6)
-    assert machine.rates["float32"].at(4096) == pytest.approx(10.0)
-    assert "timings within 5%" in str(machine)
-    assert cuda_machine.machine_for(0, torch.float32) is machine
-    monkeypatch.setattr(cuda_machine, "_in_memory", {})  # another process
-    assert cuda_machine.machine_for(0, torch.float32) == machine
-    assert unknown == [torch.float32]
-
-
-def test_an_unknown_gpu_leaves_16_bits_and_captured_graphs_to_the_vendor(unknown, monkeypatch):
-    assert cuda_machine.machine_for(0, torch.bfloat16).rates == {}
-    monkeypatch.setattr(cuda_machine, "capturing", lambda: True)
-    assert cuda_machine.machine_for(0, torch.float32).rates == {}
-    assert unknown == []
-
-
-def test_part_of_a_known_gpu_is_another_machine(unknown, monkeypatch):
-    facts = torch.cuda.get_device_properties(0)
-    facts.name, facts.multi_processor_count = "NVIDIA H200", 60
-    cuda_machine._known.cache_clear()
-    assert cuda_machine.machine_for(0, torch.float64).measured
-    facts.multi_processor_count = 132
-    cuda_machine._known.cache_clear()
-    known = cuda_machine.machine_for(0, torch.float64)
-    assert not known.measured
-    assert known.memory == facts.total_memory
-    assert known.plain is None, "no driver here"
-    assert (
-        replace(
-            known,
-            memory=H200.memory,
-            prepare=0.0,
-            plain=H200.plain,
-            fused=H200.fused,
-            plain_tf32=H200.plain_tf32,
-            fused_tf32=H200.fused_tf32,
-            notes={},
-            fingerprint=H200.fingerprint,
-        )
-        == H200
-    )
-
-
-def test_timing_takes_the_median_of_turns(monkeypatch):
-    turns = iter([3e-3, 1.0, 2.0, 9.0, 2.5, 2.2])
-    monkeypatch.setattr(cuda_machine, "_elapsed", lambda call, count: next(turns))
-    assert cuda_machine._timing(lambda: None) == (2.2, pytest.approx(8 / 2.2))
-    counts = []
-    monkeypatch.setattr(cuda_machine, "_elapsed", lambda call, count: counts.append(count) or 1e-4)
-    cuda_machine._timing(lambda: None)
-    assert counts == [1, *[math.ceil(10)] * 5]

@@ -19,7 +19,7 @@ from tiercel.frontends.torch.cuda import machine as cuda_machine
 from tiercel.frontends.torch.engine import Request
 from tiercel.frontends.torch.routing import shortcut
 from tiercel.options import Options
-from tiercel.planner.gpu import choose
+from tiercel.planner.gpu import candidates, choose
 from tiercel.planner.problem import Problem
 
 pytestmark = pytest.mark.gpu
@@ -72,7 +72,7 @@ def test_rows_beyond_whole_turns_are_the_vendors():
     a, bias = normal(rows, K, dtype=torch.bfloat16), normal(N, dtype=torch.bfloat16, seed=2)
     problem = Problem(rows, N, K, "bfloat16", bias=True, scheme="winograd", static_b=True)
     machine = cuda_machine.machine_for(0, torch.bfloat16)
-    divided = choose._fused_rows(problem, machine, "winograd", 1024)
+    divided = candidates._fused_rows(problem, machine, "winograd", 1024)
     assert divided.fringe == 512
     plan = replace(choose.make_plan(problem, machine), chosen=divided)
     out = torch.empty(rows, N, device="cuda", dtype=torch.bfloat16)
@@ -132,12 +132,12 @@ def test_captured():
 @pytest.fixture
 def eager_planner(monkeypatch):
     """16-bit products are multiplied by a scheme inside the kernel, gain or not."""
-    candidates = choose._candidates
+    real = choose.candidates
 
     def fused(*given):
-        return (c for c in candidates(*given) if c.variant.kind == "fused")
+        return (c for c in real(*given) if c.variant.kind == "fused")
 
-    monkeypatch.setattr(choose, "_candidates", fused)
+    monkeypatch.setattr(choose, "candidates", fused)
     monkeypatch.setattr(choose, "MARGIN", dict.fromkeys(choose.MARGIN, 0.1))
     monkeypatch.setattr(choose, "MOST_LOSS", 10.0)
     monkeypatch.setattr(engine, "LEAST_WORK", dict.fromkeys(engine.LEAST_WORK, 0))

@@ -12,7 +12,8 @@ device, as where requests or steps follow one another, but in decoding, which is
 a clock that power does not limit yet. *linear*: every linear layer of a block by itself, forward
 (and backward, of a training step), on random inputs that layers share where the model's do;
 *linear_in_model*: the time between hooks of all linear layers of a forward pass; *replayed*:
-decoding as a CUDA graph. Prefill ends with the logits of the last token. TF32 is off.
+decoding as a CUDA graph. Prefill ends with the logits of the last token. TF32 is off. Results of
+cases that a run does not reach stay in the file; each has its *date*.
 """
 
 from __future__ import annotations
@@ -257,7 +258,11 @@ def measure(case: Case) -> dict[str, Any]:
         work()
     packed = torch.cuda.memory_allocated() - before
     stream = case.kind != "decode"
-    result = {**asdict(case), "end_to_end": paired(works, case.pairs, ahead=stream)}
+    result = {
+        **asdict(case),
+        "date": time.strftime("%F"),
+        "end_to_end": paired(works, case.pairs, ahead=stream),
+    }
     if case.kind == "decode":
         graphs = captured(works[0]), captured(works[1])
         result["replayed"] = paired(graphs, case.pairs, ahead=False)
@@ -288,6 +293,16 @@ def plans(report: Any) -> dict[str, str]:
         for layer in report.layers
         if layer.name.startswith("blocks.0.")
     }
+
+
+def keep(results: list[dict[str, Any]], new: dict[str, Any]) -> None:
+    """Put it in the place of an older result of the same case, or at the end."""
+    what = "kind", "model", "dtype", "tokens"
+    for i, old in enumerate(results):
+        if all(old[name] == new[name] for name in what):
+            results[i] = new
+            return
+    results.append(new)
 
 
 def smi(fields: str) -> str:
@@ -325,14 +340,14 @@ def main(out: Path, only: str, begin: int, limit: float) -> None:
         "device": torch.cuda.get_device_name(),
         "driver_clocks_power": smi("driver_version,clocks.max.sm,power.limit"),
         "versions": {"torch": torch.__version__, "cuda": torch.version.cuda},
-        "results": [],
+        "results": json.loads(out.read_text(encoding="utf-8"))["results"] if out.exists() else [],
     }
     for case in islice(cases(), begin, None):
         if not case.kind.startswith(only) or time.monotonic() - begun > limit:
             continue
         result = measure(case)
         torch.cuda.empty_cache()
-        record["results"].append(result)
+        keep(record["results"], result)
         out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         click.echo(shown(result))
 

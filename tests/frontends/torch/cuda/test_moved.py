@@ -18,6 +18,7 @@ from tiercel.lower.recipe import Guard
 from tiercel.schemes import get
 from tiercel.targets.hopper.config import Tile
 from tiercel.targets.hopper.fused import (
+    gains,
     launches,
     packed,
     planes,
@@ -25,7 +26,6 @@ from tiercel.targets.hopper.fused import (
     tables,
     verdict,
     workspace,
-    zeroed,
 )
 from tiercel.targets.hopper.fused import product as fused_product
 from tiercel.targets.hopper.fused.product import prepare
@@ -84,14 +84,13 @@ def launched(monkeypatch):
         monkeypatch.setattr(module, "multiprocessors", lambda device: 132)
     fake = SimpleNamespace(CUtensorMap=Descriptor, cuTensorMapReplaceAddress=move)
     monkeypatch.setattr(driver, "bindings", lambda: fake)
-    for module in (zeroed, launches):
+    for module in (workspace, launches):
         monkeypatch.setattr(module, "clear_words", lambda *where: found.append(("clear", where)))
     monkeypatch.setattr(operand, "tensor_map", tensor_map)
     monkeypatch.setattr(cuda_call, "raw_stream", lambda device: 7)
     monkeypatch.setattr(cuda_fused, "capturing", lambda: False)
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
-    monkeypatch.setattr(cuda_call, "clear_words", lambda *where: found.append(("clear", where)))
     monkeypatch.setattr(Refusals, "due", lambda self: False)
+    monkeypatch.setattr(gains, "lasting", lambda words, device: torch.zeros(words))
     return found
 
 
@@ -111,19 +110,14 @@ def way(request, monkeypatch):
 
 @pytest.fixture
 def memories(monkeypatch):
-    """Workspaces as they are allocated, and their flags."""
-    found = SimpleNamespace(arrays=[], flags=[])
+    """Workspaces as they are allocated."""
+    found = []
 
     def allocate(self, like):
-        found.arrays.append(like.new_empty(self.offsets[-1], dtype=torch.uint8))
-        return found.arrays[-1]
-
-    def flags(like, words, stream):
-        found.flags.append(torch.zeros(words, dtype=torch.int32))
-        return found.flags[-1]
+        found.append(like.new_empty(self.offsets[-1], dtype=torch.uint8))
+        return found[-1]
 
     monkeypatch.setattr(Layout, "allocate", allocate)
-    monkeypatch.setattr(cuda_call, "zeroed", flags)
     return found
 
 
@@ -147,11 +141,6 @@ def layout_of(weight):
     """Of the workspace that its only call wants."""
     (call,) = weight._calls.values()
     return call._layout
-
-
-def last_of(layout, memories):
-    """The arrays of a workspace of this layout that was allocated last."""
-    return [*layout.arrays(memories.arrays[-1]), memories.flags[-1]]
 
 
 def prepared_anew(launched, weight, a, right, out, arrays, combining=None):
@@ -180,9 +169,10 @@ def test_a_packed_weight(launched, memories):
         launched.clear()
         weight.multiply(a, out)
         moved = list(launched)
-        assert len(moved) <= 2, "planes by a kernel of their own at most"
-        arrays, right = last_of(layout, memories), weight.static.operand
-        prepared_anew(launched, weight, a, right, out, arrays).run_cleared(7)
+        assert moved[0][0] == "clear"
+        assert len(moved) <= 3, "planes by a kernel of their own at most"
+        arrays, right = layout.arrays(memories[-1]), weight.static.operand
+        prepared_anew(launched, weight, a, right, out, arrays).run(7)
         assert launched == moved
     assert len(weight._calls) == 1
 
@@ -204,7 +194,7 @@ def test_two_dynamic_operands(launched, memories, same):
         launched.clear()
         weight.multiply(a, out, b=b)
         moved = list(launched)
-        prepared_anew(launched, weight, a, b, out, last_of(layout, memories)).run_cleared(7)
+        prepared_anew(launched, weight, a, b, out, layout.arrays(memories[-1])).run(7)
         assert launched == moved
     assert len(weight._calls) == 1
 
@@ -218,7 +208,7 @@ def test_arrays_that_overlapped_at_first(launched, memories):
         launched.clear()
         weight.multiply(a, out, b=b)
         moved = list(launched)
-        prepared_anew(launched, weight, a, b, out, last_of(layout, memories)).run_cleared(7)
+        prepared_anew(launched, weight, a, b, out, layout.arrays(memories[-1])).run(7)
         assert launched == moved
 
 
@@ -235,13 +225,14 @@ def test_planes_of_another_product(launched, memories, monkeypatch):
         launched.clear()
         second.multiply(a, out, tracked=True)
         moved = list(launched)
+        arrays = layout_of(second).without_planes.arrays(memories[-1])
         kept = shared._last[-1]
-        _, *sums = layout_of(second).without_planes.arrays(memories.arrays[-1])
-        arrays = kept.memory, *sums, kept.flags
+        arrays[0], arrays[-1] = kept.array(0), kept.array(-1)
         right = second.static.operand
         made = prepared_anew(launched, second, a, right, out, arrays, Combining())
+        kept.layout.clear_flags(kept.memory, 7, workspace.FRESH)
         made.multiply.run(7)
-        assert moved == [("clear", (kept.flags.data_ptr(), workspace.FRESH, 7)), *launched]
+        assert launched == moved
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import torch
 from tiercel.frontends.torch.cuda import call, fused, shared
 from tiercel.frontends.torch.cuda.refusals import Refusals
 from tiercel.targets.hopper.fused import product as fused_product
-from tiercel.targets.hopper.fused import workspace, zeroed
+from tiercel.targets.hopper.fused import workspace
 
 
 class Step:
@@ -30,9 +30,7 @@ def ran(monkeypatch):
     monkeypatch.setattr(call, "raw_stream", lambda device: 7)
     monkeypatch.setattr(Refusals, "due", lambda self: False)
     monkeypatch.setattr(shared, "_last", {})
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
-    for module in (call, zeroed):
-        monkeypatch.setattr(module, "clear_words", lambda address, words, stream: None)
+    monkeypatch.setattr(workspace, "clear_words", lambda address, words, stream: None)
 
     def prepare(a, operand, out, judge, program, gains, memory=None, combining=None):
         arrays = len(workspace.Workspace._fields)

@@ -38,6 +38,7 @@ def played(launched, monkeypatch):  # noqa: F811
     monkeypatch.setattr(product, "_ready", {})
     monkeypatch.setattr(product, "run", lambda ready, a, stream: ready.run(stream))
     monkeypatch.setattr(fused, "on_device", lambda device: nullcontext())
+    monkeypatch.setattr(fused, "clear_words", lambda *where: launched.append(("clear", where)))
     return launched
 
 

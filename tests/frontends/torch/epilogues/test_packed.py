@@ -35,6 +35,7 @@ def device(monkeypatch, launched):  # noqa: F811
     counters = torch.zeros(4096, dtype=torch.int32)
     monkeypatch.setattr(fused_epilogue, "arrivals", lambda device, stream, count: counters)
     monkeypatch.setattr(fused_plan, "check_devices", lambda named: None)
+    monkeypatch.setattr(fused_epilogue, "clear_words", lambda *where: None)
     monkeypatch.setattr(fused_epilogue, "on_device", lambda device: nullcontext())
     return launched
 
@@ -101,7 +102,7 @@ def test_the_schemes_kernel_gets_the_operands_and_tells_of_refusals(monkeypatch)
 
     def kernel(a, operand, epilogue, operands, *, judge, out, told):
         asked.append((operand, epilogue, operands, judge, out))
-        told(torch.ones(8, dtype=torch.int32))
+        told(lambda: torch.ones(8, dtype=torch.int32))
         return {"out": a}
 
     monkeypatch.setattr(fused, "_kernel_with_epilogue", lambda: kernel)

@@ -16,9 +16,7 @@ from tiercel.frontends.torch.cuda.refusals import Refusals
 from tiercel.frontends.torch.cuda.shared import Planes
 from tiercel.lower.accumulator.combining import Combining
 from tiercel.targets.hopper.fused.workspace import FRESH, Layout
-from tiercel.targets.hopper.fused.zeroed import zeroed
 from tiercel.targets.hopper.launching import occupancy
-from tiercel.targets.hopper.launching.driver import clear_words
 
 if TYPE_CHECKING:
     from tiercel.targets.hopper.fused.launches import FusedLaunch
@@ -74,19 +72,20 @@ class Call:
             if planes is not None:
                 self._run_with(planes, operands, layout.without_planes, stream)
                 return
-        memory, flags = layout.allocate(a), zeroed(a, layout.flags, stream)
-        arrays = *operands, memory, flags
+        memory = layout.allocate(a)
+        arrays = *operands, memory
         addresses = [x.data_ptr() for x in arrays]
         ready = self._own
         if ready is None or not ready.movable.reaches(addresses):
-            ready = self._own = self._ready(arrays, [*layout.arrays(memory), flags], None)
+            ready = self._own = self._ready(arrays, layout.arrays(memory), None)
         with ready.movable.lock:
             ready.movable.to(addresses)
+            layout.clear_flags(memory, stream)
             ready.launch.run_cleared(stream)
         if shares:
-            shared.keep(a, self, stream, self._planes, memory, flags)
+            shared.keep(a, self, stream, self._planes, layout, memory)
         if self._refusals.due():
-            self._tell(flags)
+            self._tell(layout.array(memory, -1))
 
     def _begin(self, operands: tuple[torch.Tensor, ...]) -> Layout:
         """Find out what the product needs."""
@@ -100,17 +99,19 @@ class Call:
     ) -> None:
         """The product where another one of a has made the planes, and the record in its flags."""
         memory = layout.allocate(operands[0])
-        arrays = *operands, planes.memory, planes.flags, memory
         if self._reading is None:
-            workspace = [planes.memory, *layout.arrays(memory)[1:], planes.flags]
+            workspace = layout.arrays(memory)
+            workspace[0], workspace[-1] = found = planes.array(0), planes.array(-1)
+            arrays = *operands, *found, memory
             self._reading = self._ready(arrays, workspace, Combining("before"))
         movable = self._reading.movable
+        first, *_, flags = planes.layout.addresses(planes.memory)  # not always of one layout
         with movable.lock:
-            movable.to([x.data_ptr() for x in arrays])
-            clear_words(planes.flags.data_ptr(), FRESH, stream)
+            movable.to([*(x.data_ptr() for x in operands), first, flags, memory.data_ptr()])
+            planes.layout.clear_flags(planes.memory, stream, FRESH)
             self._reading.launch.multiply.run(stream)
         if self._refusals.due():
-            self._tell(planes.flags)
+            self._tell(planes.array(-1))
 
     def _ready(
         self, arrays: tuple[torch.Tensor, ...], workspace: list[torch.Tensor], combining: Any

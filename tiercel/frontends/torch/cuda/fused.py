@@ -122,10 +122,10 @@ class FusedWeight:
         judge = self.static.judge
         return replace(judge, limits=replace(judge.limits, limit=math.inf))
 
-    def tell(self, flags: torch.Tensor) -> None:
+    def tell(self, flags: Callable[[], torch.Tensor]) -> None:
         """Let the host hear of a product by its flags, now and then."""
         if self.refusals.due():
-            self.refusals.tell(is_bad, flags[:1])
+            self.refusals.tell(is_bad, flags()[:1])
 
 
 def _prepared(

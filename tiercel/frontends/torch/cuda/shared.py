@@ -16,21 +16,26 @@ from weakref import ref
 import torch
 
 from tiercel.frontends.torch.cuda.machine import capturing
+from tiercel.targets.hopper.fused.workspace import Layout
 
 
 @dataclass(eq=False, slots=True)
 class Planes:
     """What products of ``source``, in this ``state``, may read; ``users``: weights that did.
 
-    ``memory``: a product's workspace, which begins with planes of A; ``flags``: with the guard's
-    record.
+    ``memory``: a product's workspace of this ``layout``, with planes of A and, in its flags, the
+    guard's record.
     """
 
     source: ref[torch.Tensor]
     state: Any
+    layout: Layout
     memory: torch.Tensor
-    flags: torch.Tensor
     users: set[int] = field(default_factory=set)
+
+    def array(self, index: int) -> torch.Tensor:
+        """An array of the workspace: the planes are the first one, the flags the last."""
+        return self.layout.array(self.memory, index)
 
 
 #: Device -> planes of the input that was combined last.
@@ -52,18 +57,18 @@ def find(a: torch.Tensor, user: Any, stream: int, planes: Any) -> Planes | None:
 
 
 def keep(
-    a: torch.Tensor, user: Any, stream: int, planes: Any, memory: torch.Tensor, flags: torch.Tensor
+    a: torch.Tensor, user: Any, stream: int, planes: Any, layout: Layout, memory: torch.Tensor
 ) -> None:
     """Let the next products of the same input find the planes that ``user``'s product made.
 
-    ``memory``, ``flags``: its workspace.
+    ``memory``: its workspace, of this ``layout``.
     """
     device = a.get_device()
     if a.is_inference() or capturing():  # changes are not counted; a graph has memory of its own
         _last.pop(device, None)
         return
     state = a.data_ptr(), a._version, stream, planes
-    _last[device] = Planes(ref(_source(a), _forget), state, memory, flags, {id(user)})
+    _last[device] = Planes(ref(_source(a), _forget), state, layout, memory, {id(user)})
 
 
 def _forget(source: ref[torch.Tensor]) -> None:

@@ -8,6 +8,7 @@ three bits more than a bfloat16 product has that is rounded before its epilogue.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
@@ -21,8 +22,8 @@ from tiercel.targets.hopper.fused.packed import PackedOperand
 from tiercel.targets.hopper.fused.product import prepare
 from tiercel.targets.hopper.fused.verdict import Judge
 from tiercel.targets.hopper.fused.workspace import Layout
-from tiercel.targets.hopper.fused.zeroed import zeroed
 from tiercel.targets.hopper.launching import occupancy
+from tiercel.targets.hopper.launching.driver import clear_words
 from tiercel.targets.hopper.launching.keys import kind_of
 from tiercel.targets.hopper.launching.launch import MOST_READY, on_device
 from tiercel.targets.hopper.launching.movable import Movable, Ready, extent_of
@@ -63,15 +64,15 @@ def fused_epilogue(
     combining: Combining | None = None,
     out: torch.Tensor | None = None,
     stream: int | None = None,
-    told: Callable[[torch.Tensor], None] | None = None,
+    told: Callable[[Callable[[], torch.Tensor]], None] | None = None,
 ) -> dict[str, torch.Tensor]:
     """Every output of ``epilogue(alpha · A·B, **operands)``, as ``gemm_epilogue`` gives them.
 
     ``a`` (M, K) of 16 bits, ``b`` (K, N) of its dtype; without planes the product is classical,
     and the epilogue beside later products all the same. ``judge`` and ``combining`` as in
     ``prepare``. One launch where A is combined inside, else two. ``out``: row-major memory for the
-    first tile, whose rows start at multiples of 16 bytes. ``told`` gets words of the device, the
-    first of which is 1 if the product was computed classically after all.
+    first tile, whose rows start at multiples of 16 bytes. ``told`` gets a function of words of the
+    device, the first of which is 1 if the product was computed classically after all.
 
     Raises :class:`TiercelValueError` where sizes do not divide into the scheme's blocks, or these
     not into groups of 16 rows that an epilogue reduces.
@@ -102,8 +103,9 @@ def fused_epilogue(
         touched.append(b)
     places = [x.data_ptr() for x in touched]
     if layout is not None:
-        memory, flags = layout.allocate(a), zeroed(a, layout.flags, stream)
-        places += [*layout.addresses(memory), flags.data_ptr()]
+        memory = layout.allocate(a)
+        places += layout.addresses(memory)
+        flags = partial(layout.array, memory, -1)
     if ready is None or layout is None or not ready.movable.reaches(places):
         work = prepare(
             a, b, planned.ending(a, arrays, operands, counted, alpha), program=planned.program,
@@ -115,9 +117,10 @@ def fused_epilogue(
         movable = Movable((*work.before, work.multiply), extents)
         ready = Ready(work.addresses_only(), movable, (planned, layout))
         _remember(kept.ready, key, ready)
-        flags = work.workspace.flags
+        flags = partial(getattr, work.workspace, "flags")
     with on_device(device), ready.movable.lock:
         ready.movable.to(places)
+        clear_words(places[-1], layout.counts[-1], stream)
         ready.launch.run_cleared(stream)
     if told is not None:
         told(flags)

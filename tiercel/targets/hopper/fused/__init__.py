@@ -5,6 +5,6 @@ moves its transfers beside products, ``source`` prints it. ``planes`` has the op
 ``packed`` those of a static one, ``gains`` their scale, ``verdict`` the guard.
 
 Of one product: ``product.prepare`` is the entry. ``schedule`` has what sizes and layouts decide,
-``workspace`` the memory, ``zeroed`` its flags, ``argument`` fills in ``params``, ``ending`` is what
-an epilogue adds, and ``launches`` the result, ready to repeat.
+``workspace`` the memory, ``argument`` fills in ``params``, ``ending`` is what an epilogue adds, and
+``launches`` the result, ready to repeat.
 """

@@ -33,6 +33,19 @@ def test_idle_warps_combine_two_operands_and_products_of_one_turn():
     assert choose(Amount.of(8, 8, 66, k_tiles=224, left=75e6), WINOGRAD) == Combining("beside")
 
 
+def test_the_guard_leaves_whole_clusters_time_where_k_is_long():
+    short, long = (
+        choose(Amount.of(16, 16, 66, k_tiles=7 * k, left=k * 4.7e6), WINOGRAD, judged=True)
+        for k in (64, 224)
+    )
+    assert (short.where, long.where) == ("beside", "first")
+
+
+def test_one_tile_of_a_cluster_is_not_divided():
+    amount = Amount.of(8, 8, clusters=66, k_tiles=224, left=75e6)
+    assert choose(amount, WINOGRAD, judged=True) == Combining("beside")
+
+
 def test_sums_of_many_blocks_come_before():
     amount = Amount.of(16, 16, clusters=66, k_tiles=64 * 49, left=3e8)
     assert choose(amount, accumulate(schemes.get("winograd2")), judged=True) == Combining()

@@ -27,6 +27,10 @@ MOST_TURNS = 4
 #: Blocks of an operand whose rows an idle warp has the shared memory for (``crew.cuh``).
 MOST_BLOCKS_BESIDE = 8
 MOST_AHEAD = 3  # heads: each needs memory for the sums that it saves
+#: k-tiles of a tile from which on whole clusters have the time for the guard's statistics: 1.167 /
+#: 1.128 instead of 1.157 / 1.121 by idle warps with 1568 (8192 × 8192 × 28672), 1.125 / 1.072
+#: instead of 1.127 / 1.084 with 448 (8192³).
+JUDGED_K_TILES = 1000
 #: Of 26 products with the planes for 12 combined before, 14 of 24 planes are combined meanwhile;
 #: with those for 7, 20.
 EARLY, LATE = 12, 0.7
@@ -109,8 +113,8 @@ def choose(
     1.102). Else by idle warps (4096³: 1.012, before 0.966; both operands of 8192³: 1.126, before
     1.054). As many heads run ahead as take the time of it, where a program has one; where not, the
     planes of the first products are combined before. ``judged``: statistics for the guard come
-    along, for which whole clusters have no time (1.093 instead of 1.143 at 8192³). Idle warps are
-    best then wherever heads run ahead, even where tails have to wait (interleaved, by them, and
+    along, for which whole clusters have the time where K is long. Else idle warps are best then
+    wherever heads run ahead, even where tails have to wait (interleaved, by them, and
     before): 8192 × 4096 × 14336 1.093 and 1.011, 8192³ 1.127 and 1.090 (in the first turn 1.102),
     16384 × 14336 × 4096 1.091 and 1.057, 8192 × 28672 × 8192 1.105 and 1.096, 8192 × 14336 × 4096
     1.074 and 1.076. ``ending``: an epilogue follows, and no kernel of its own combines. Clusters
@@ -126,14 +130,18 @@ def choose(
     Combining(where='beside', clusters=0, split=0, early=0, sixteenths=0)
     >>> choose(Amount.of(16, 8, 66, k_tiles=784, left=528e6), winograd, judged=True)
     Combining(where='beside', clusters=0, split=2, early=0, sixteenths=0)
+    >>> choose(Amount.of(16, 16, 66, k_tiles=1568, left=1.06e9), winograd, judged=True)
+    Combining(where='first', clusters=8, split=3, early=0, sixteenths=0)
     """
     head = head_products(program)
     if head and program.multiplies <= MOST_PRODUCTS:
         share = head / program.multiplies
-        found = _behind_heads(amount, share) if ending or not judged else None
-        if found is None or (ending and found.where == "before"):
-            found = _beside_heads(amount, share)
-        return found
+        found = _behind_heads(amount, share)
+        if ending or not judged:
+            fits = not ending or found.where != "before"
+        else:
+            fits = found.where == "first" and amount.k_tiles >= JUDGED_K_TILES
+        return found if fits else _beside_heads(amount, share)
     if EARLY < program.multiplies <= MOST_PRODUCTS:
         few = max(program.m * program.k, program.k * program.n) <= MOST_BLOCKS_BESIDE
         found = _behind_early_planes(amount, 1 / program.multiplies, few)
@@ -145,9 +153,12 @@ def choose(
 def _beside_heads(amount: Amount, head: float) -> Combining:
     """By idle warps, beside as many heads as take the time of it; ``head``: share of the products.
 
-    A head that its cluster has no tile for costs nothing.
+    A head that its cluster has no tile for costs nothing. Where all clusters have one tile, nothing
+    can run ahead of its tail: 0.988 / 1.000 undivided, 0.974 / 0.982 in two parts (4096³).
     """
     turns = math.ceil(amount.tiles / amount.clusters)
+    if turns == 1:
+        return Combining("beside")
     heads = math.ceil(amount.combined / IDLE_RATE / (amount.k_tiles * K_TILE * head))
     return Combining("beside", split=min(heads, turns, MOST_AHEAD))
 

@@ -1,7 +1,9 @@
 """Work that is written down once and repeated on other memory, with a kernel that only listens."""
 
+import pytest
 import torch
 
+from tiercel.targets.gpu import failure
 from tiercel.targets.gpu.launch import Launch, Memory, place, stand_in
 
 
@@ -64,3 +66,23 @@ def test_a_stand_in_that_is_gone_is_not_taken_for_another():
     for i in range(64):
         view = memory.view(stand_in(0, (1,), (1,), torch.float32, i))
         assert view.item() == i
+
+
+def test_what_triton_raises_where_it_builds_nothing_is_one_kind_of_error(monkeypatch):
+    class Broken(Kernel):
+        def __getitem__(self, grid):
+            def launch(*arguments, **constants):
+                raise OSError("no C compiler\nand more")
+
+            return launch
+
+    monkeypatch.setattr(failure, "_reasons", [])
+    launch = Launch(Broken(), 1, stand_in(0, (4,), (1,), torch.float32))
+    with (
+        pytest.warns(RuntimeWarning, match=r"\(OSError: no C compiler\), so PyTorch multiplies"),
+        pytest.raises(failure.KernelFailed, match="Triton builds no kernels here"),
+    ):
+        launch(Memory([torch.ones(4)]), 0)
+    assert failure.why_none().endswith("no C compiler)")
+    with pytest.raises(failure.KernelFailed):  # and no second warning
+        launch(Memory([torch.ones(4)]), 0)

@@ -16,6 +16,8 @@ import triton
 from torch import Tensor
 from triton.runtime import driver
 
+from tiercel.targets.gpu.failure import building
+
 #: Bytes of the address space for each tensor of a call.
 SPAN = 1 << 40
 
@@ -98,10 +100,9 @@ class Launch:
         self._run(*values, stream=stream)
 
     def _first(self, memory: Memory) -> None:
-        compiled = self.kernel[self.grid](
-            *(memory.view(x) if isinstance(x, Tensor) else x for x in self.arguments),
-            **self.constants,
-        )
+        values = [memory.view(x) if isinstance(x, Tensor) else x for x in self.arguments]
+        with building():
+            compiled = self.kernel[self.grid](*values, **self.constants)
         if compiled is None or not _DIRECT:  # Triton's interpreter compiles nothing
             return
         rest = self.kernel.arg_names[len(self.arguments) :]
@@ -115,5 +116,11 @@ class Launch:
 
 def current_stream(x: Tensor) -> int:
     """The stream that work on ``x`` goes to."""
+    if not x.is_cuda:
+        return 0
     # torch.cuda.current_stream makes an object: 8 us instead of 0.2
-    return driver.active.get_current_stream(x.get_device()) if x.is_cuda else 0
+    try:
+        return driver.active.get_current_stream(x.get_device())
+    except Exception:  # which builds the driver's part in C, once
+        with building():
+            raise

@@ -15,6 +15,8 @@ from tiercel.frontends.torch.cuda import packed as cuda_packed
 from tiercel.frontends.torch.cuda.packed import Packed
 from tiercel.frontends.torch.engine import Request
 from tiercel.options import DEFAULT, checked_options
+from tiercel.targets.gpu import failure
+from tiercel.targets.gpu.failure import KernelFailed
 from tiercel.targets.hopper.launching import driver
 from tiercel.targets.hopper.launching.kernel import LaunchRefused
 
@@ -169,7 +171,7 @@ def test_addresses_that_tma_cannot_read_are_torchs(device):
     assert device.ran == ["plain"]
 
 
-@pytest.mark.parametrize("lack", [torch.OutOfMemoryError, LaunchRefused])
+@pytest.mark.parametrize("lack", [torch.OutOfMemoryError, LaunchRefused, KernelFailed])
 def test_without_what_a_scheme_needs_torch_multiplies(device, monkeypatch, lack):
     def missing(plan, request, out):
         raise lack
@@ -181,6 +183,29 @@ def test_without_what_a_scheme_needs_torch_multiplies(device, monkeypatch, lack)
     torch.testing.assert_close(out, request.a @ request.b)
     assert counters.last_plan().chosen.algorithm == "vendor"
     with pytest.raises(lack):
+        engine.run(plan, small(scheme="strassen"), out)
+
+
+def test_where_triton_builds_no_kernel_torch_multiplies_from_then_on(device, monkeypatch):
+    """It needs a C compiler, which many containers lack, and a folder to write to."""
+    monkeypatch.setattr(failure, "_reasons", [])
+
+    def no_compiler(plan, request, out):
+        with failure.building():
+            device.ran.append("tried")
+            raise RuntimeError("Failed to find C compiler.\nPlease specify via CC")
+
+    monkeypatch.setattr(run, "_RUN", {"portable": no_compiler})
+    request, out = small(), torch.empty(64, 64)
+    plan = engine._plan(request.product, checked_options(scheme="strassen"), -1, None)
+    with pytest.warns(RuntimeWarning, match="Failed to find C compiler.*PyTorch multiplies"):
+        engine.run(plan, request, out)
+    for _ in range(2):
+        out.zero_()
+        engine.run(plan, request, out)
+        torch.testing.assert_close(out, request.a @ request.b)
+    assert device.ran == ["tried"]
+    with pytest.raises(TiercelRuntimeError, match="cannot run: Triton builds no kernels here"):
         engine.run(plan, small(scheme="strassen"), out)
 
 

@@ -35,6 +35,7 @@ from tiercel.planner.gpu.variants import considered
 from tiercel.planner.plan import Plan
 from tiercel.planner.problem import Problem
 from tiercel.planner.winners import applied
+from tiercel.targets.gpu.failure import KernelFailed
 
 #: No plan of ours was seen to gain in an isolated call below these on an H200: at 2560³ in float32
 #: two levels gain 2 % in a stream of calls and lose 2 % in an isolated one.
@@ -173,10 +174,13 @@ def pack(w: torch.Tensor, options: Options) -> Packed:
     if best is None or best.chosen.algorithm == "vendor" or 0 in (N, K):
         return Packed("vendor", None, 0)
     variant = best.chosen.variant
-    with torch.cuda.device_of(w):
-        if variant.kind == "fused":
-            return fused.pack(b, best.chosen.algorithm)
-        return packed.pack(b, best.chosen.algorithm, variant)
+    try:
+        with torch.cuda.device_of(w):
+            if variant.kind == "fused":
+                return fused.pack(b, best.chosen.algorithm)
+            return packed.pack(b, best.chosen.algorithm, variant)
+    except KernelFailed:
+        return Packed("vendor", None, 0)
 
 
 def _packable(w: torch.Tensor) -> tuple[str, ...]:

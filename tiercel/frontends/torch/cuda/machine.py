@@ -16,6 +16,7 @@ from tiercel import cache as disk
 from tiercel.frontends.torch.cuda.driver import driver_facts
 from tiercel.planner.gpu import GpuMachine, GpuRates, shipped
 from tiercel.targets import hopper
+from tiercel.targets.gpu.failure import KernelFailed
 
 #: Sides of the squares that are timed; a product may take this long, in seconds.
 SIDES, PATIENCE = (1024, 2048, 4096), 0.15
@@ -89,7 +90,10 @@ def machine_for(device: int, dtype: torch.dtype) -> GpuMachine:
         return known
     if dtype.itemsize == 2 or why_no_sums() or (capturing() and not _is_measured(device, name)):
         return _bare(device)
-    return _measured(device, name)
+    try:
+        return _measured(device, name)
+    except KernelFailed:
+        return _bare(device)
 
 
 def here(dtype: str, device: int | None = None) -> GpuMachine | None:

@@ -17,13 +17,15 @@ from tiercel.frontends.torch.cuda.machine import capturing
 from tiercel.frontends.torch.cuda.variants import bare, refusals_of, reporting, settings, weight_of
 from tiercel.frontends.torch.engine import Request
 from tiercel.planner.gpu import GpuPlan
+from tiercel.targets.gpu.failure import KernelFailed, why_none
 from tiercel.targets.hopper.launching.kernel import LaunchRefused
 
 _ran: dict[Any, GpuPlan] = {}
 MOST_RAN = 8192
 
-#: What a call may lack for its plan: memory; multiprocessors for all of a kernel's blocks at once.
-MISSING = torch.OutOfMemoryError, LaunchRefused
+#: What a call may lack for its plan: memory; multiprocessors for all of a kernel's blocks at once;
+#: kernels of Triton's.
+MISSING = torch.OutOfMemoryError, LaunchRefused, KernelFailed
 
 #: TMA reads from such addresses; torch's own allocations are at multiples of 512.
 ALIGNMENT = 16
@@ -85,6 +87,8 @@ def why_not_now(plan: GpuPlan, request: Request) -> str:
     # Compiling takes seconds, and may synchronise.
     if capturing() and _key(plan, request) not in _ran:
         return "it has not run before the CUDA graph that is being captured"
+    if kind != "plain" and why_none():
+        return why_none()
     if packed is not None and packed.kind != kind:
         return f"b is packed for another kernel ({packed.kind})"
     if kind != "portable" and (a.dim() != 2 or (a.data_ptr() | b.data_ptr()) % ALIGNMENT):
@@ -139,7 +143,7 @@ def run_with_summand(
     try:
         with _here(request.a):
             product(bare(request.a), bare(request.b), scheme, levels, out=out, **more)
-    except torch.OutOfMemoryError:
+    except MISSING:
         return False
     counters.record(plan, perf_counter() - start, plan.multiplications_saved)
     return True

@@ -85,3 +85,10 @@ def test_an_inference_tensor_is_not_written_outside_of_inference_mode():
     with pytest.raises(RuntimeError, match="out is an inference tensor"):
         tiercel.matmul(a, 2 * a, out=out)
     assert (out == 3).all()
+
+
+@pytest.mark.parametrize("size", [3, 700])
+def test_an_out_on_another_device_is_refused(size: int, kernel_runs):
+    a = torch.ones(size, size)
+    with pytest.raises(RuntimeError, match="out is on meta, the operands on cpu"):
+        tiercel.matmul(a, a, out=torch.empty(size, size, device="meta"))

@@ -38,6 +38,10 @@ def check_out(out: Any, a: Any, b: Any, bias: Any) -> None:
             f"out has shape {tuple(out.shape)}, the result {expected}; an out is not resized: pass "
             "one of the result's shape"
         )
+    if out.device != a.device:
+        raise TensorValueError(
+            f"out is on {out.device}, the operands on {a.device}; pass an out there, or none"
+        )
     if out.dtype is not a.dtype:
         raise TensorTypeError(
             f"out has dtype {out.dtype}, the operands {a.dtype}; pass an out of that dtype, or "

@@ -172,8 +172,8 @@ def test_counters_are_cleared_on_their_own_device(monkeypatch, capturing):
     monkeypatch.setattr(torch.cuda, "device", device)
     monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: current[0], raising=False)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", asked)
-    for name in ("empty", "zeros"):
-        monkeypatch.setattr(torch, name, lambda count, dtype, device: zeros)
+    monkeypatch.setattr(torch, "empty", lambda count, dtype, device: zeros)
+    monkeypatch.setattr(arrivals, "lasting", lambda words, device, stream: zeros)
     monkeypatch.setattr(arrivals, "_of_stream", {})
     monkeypatch.setattr(arrivals, "clear_words", lambda *_: cleared.append(current[0]))
     assert arrivals.arrivals(1, 7, 4000) is zeros

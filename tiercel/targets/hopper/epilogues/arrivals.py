@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tiercel.targets.hopper.launching.driver import clear_words
+from tiercel.targets.hopper.launching.lasting import lasting
 from tiercel.targets.hopper.launching.launch import on_device
 
 if TYPE_CHECKING:
@@ -31,8 +32,7 @@ def arrivals(device: int, stream: int, count: int) -> torch.Tensor:
             own = torch.empty(count, dtype=torch.int32, device=device)
             clear_words(own.data_ptr(), count, stream)
             return own
-    kept = _of_stream.get((device, stream))
-    if kept is None or kept.numel() < count:
-        kept = torch.zeros(max(count, _LEAST), dtype=torch.int32, device=device)
-        _of_stream[device, stream] = kept
-    return kept
+        kept = _of_stream.get((device, stream))
+        if kept is None or kept.numel() < count:
+            kept = _of_stream[device, stream] = lasting(max(count, _LEAST), device, stream)
+        return kept

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from itertools import cycle
 from typing import TYPE_CHECKING
 
+from tiercel.targets.hopper.launching.lasting import lasting
+
 if TYPE_CHECKING:
     import torch
 
@@ -29,5 +31,6 @@ def gains(device: torch.device) -> torch.Tensor:
     import torch
 
     if device not in _left:
-        _left[device] = cycle(torch.ones(KINDS, 2, dtype=torch.float32, device=device).unbind())
+        memory = lasting(2 * KINDS, device.index).view(torch.float32)
+        _left[device] = cycle(memory.fill_(1).view(KINDS, 2).unbind())
     return next(_left[device])

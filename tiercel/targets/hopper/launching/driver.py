@@ -52,11 +52,6 @@ def clear_words(address: int, words: int, stream: int) -> None:
     checked(cleared, "clear flags")
 
 
-def capture_id(stream: int) -> int:
-    """The number of the capture that a stream is in: unique in a process."""
-    return int(bindings().cuStreamGetCaptureInfo(stream)[2])
-
-
 @contextmanager
 def allowed_while_capturing() -> Iterator[None]:
     """Let this thread do, while a CUDA graph is captured, what is not part of it: allocate memory,

@@ -13,8 +13,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tiercel.targets.hopper.config import CONSUMERS, Config, Tile
-from tiercel.targets.hopper.launching.driver import capture_id, clear_words
+from tiercel.targets.hopper.launching.driver import clear_words
 from tiercel.targets.hopper.launching.kernel import Arguments, Kernel
+from tiercel.targets.hopper.launching.lasting import lasting
 from tiercel.targets.hopper.launching.launch import Launch
 from tiercel.targets.hopper.products.paced import NOWHERE
 from tiercel.targets.hopper.products.params import Params
@@ -163,29 +164,29 @@ def shared_launch(
 
 #: By device, stream and number of CTAs: addresses that ready launches hold, so never freed.
 _eager: dict[tuple[int, int, int], torch.Tensor] = {}
-#: The same of the last graph that was captured there, with the capture's number.
-_captured: dict[tuple[int, int, int], tuple[int, torch.Tensor]] = {}
 
 
 def _memory(device: int, stream: int, blocks: int, capturing: bool) -> torch.Tensor:
     """Sums of ``blocks`` CTAs, behind them the flags, cleared, which kernels leave cleared, and a
-    counter.
+    counter; 32-bit words.
+
+    A graph has memory of its own, which stays in its pool.
     """
-    where = device, stream, blocks
-    if not capturing:
-        kept = _eager.get(where)
-        if kept is None:
-            kept = _eager[where] = _cleared(*where)
-        return kept
-    capture, last = capture_id(stream), _captured.get(where)
-    if last is None or last[0] != capture:
-        last = _captured[where] = capture, _cleared(*where)
-    return last[1]
+    if capturing:
+        return _captured(device, stream, blocks)
+    kept = _eager.get((device, stream, blocks))
+    if kept is None:
+        kept = _eager[device, stream, blocks] = lasting(_words(blocks), device, stream)
+    return kept
 
 
-def _cleared(device: int, stream: int, blocks: int) -> torch.Tensor:
+def _captured(device: int, stream: int, blocks: int) -> torch.Tensor:
     import torch
 
-    made = torch.empty((SUMS + FLAGS) * blocks + 1, dtype=torch.float32, device=device)
+    made = torch.empty(_words(blocks), dtype=torch.int32, device=device)
     clear_words(made.data_ptr() + 4 * SUMS * blocks, FLAGS * blocks + 1, stream)
     return made
+
+
+def _words(blocks: int) -> int:
+    return (SUMS + FLAGS) * blocks + 1

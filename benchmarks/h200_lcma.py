@@ -5,6 +5,7 @@ Usage: ``python benchmarks/h200_lcma.py --out benchmarks/results/h200-lcma.json`
 Measured as ``h200_gemm.py`` does, interleaved and sustained, on normal numbers. Players beside the
 vendor: ``plain``, the classical kernel; and by scheme ``kernel``, with all planes there already;
 ``packed``, B's planes combined before, A's in the call; ``guarded``, the same with the guard;
+``divided``, the same of as many rows as the planner leaves to the scheme, the others by cuBLAS;
 ``dynamic``, both combined in the call, with the guard, by ``tiercel.matmul(a, b, out=out)``, whose
 plan it is; ``row-major``, the same of a B that is not contiguous along K. A way of combining that
 is not the default one follows the name. Planes of other types are combined without the guard
@@ -33,6 +34,9 @@ from tiercel import schemes
 from tiercel.frontends.torch.cuda import fused
 from tiercel.lower.accumulator import accumulate
 from tiercel.lower.accumulator.combining import Combining
+from tiercel.planner.gpu import make_plan
+from tiercel.planner.gpu.machine import required
+from tiercel.planner.problem import Problem
 from tiercel.targets.hopper import gemm
 from tiercel.targets.hopper.fused.launches import FusedLaunch
 from tiercel.targets.hopper.fused.packed import pack
@@ -40,7 +44,7 @@ from tiercel.targets.hopper.fused.product import prepare
 from tiercel.targets.hopper.fused.workspace import FRESH
 from tiercel.targets.hopper.launching.driver import clear_words
 
-WINOGRAD, LEAN, TWICE = "winograd", "lean-4x2x4", "winograd2"
+WINOGRAD, LEAN, LONG, TWICE = "winograd", "lean-4x2x4", "lean-4x4x2", "winograd2"
 BEFORE = Combining()
 #: Shape, and by scheme what is measured beside the vendor and the classical kernel.
 CASES: list[tuple[tuple[int, int, int], dict[str, list[str]]]] = [
@@ -51,9 +55,9 @@ CASES: list[tuple[tuple[int, int, int], dict[str, list[str]]]] = [
     ((16384, 16384, 16384), {
         LEAN: ["kernel", "guarded"], WINOGRAD: ["guarded", "dynamic"], TWICE: ["guarded"],
     }),
-    ((8192, 8192, 28672), {WINOGRAD: ["kernel", "guarded", "dynamic"]}),
+    ((8192, 8192, 28672), {WINOGRAD: ["kernel", "guarded", "dynamic"], LONG: ["guarded"]}),
     ((16384, 53248, 16384), {LEAN: ["guarded"], WINOGRAD: ["guarded", "dynamic"]}),
-    ((8192, 28672, 8192), {WINOGRAD: ["kernel", "guarded", "dynamic"]}),
+    ((8192, 28672, 8192), {WINOGRAD: ["kernel", "guarded", "dynamic"], LEAN: ["divided"]}),
     ((4096, 4096, 4096), {WINOGRAD: ["kernel", "packed", "guarded"]}),
 ]  # fmt: skip
 WAYS = {"before": BEFORE, "beside": Combining("beside", split=2)}
@@ -110,13 +114,33 @@ def scheme_player(operands: Operands, name: str, use: str, packs: list[Any]) -> 
         # A scheme that a caller names is looked at anew each time: 0.3 ms of the host.
         return operands.player(lambda i: multiply(i, name))
     how = BEFORE if kind == "kernel" else WAYS.get(way)
+    guarded, rows = kind in ("guarded", "divided"), None
+    if kind == "divided":
+        rows = planned_rows(operands, name)
     work = [
-        prepare(a, x.operand, out, combining=how, judge=x.judge if kind == "guarded" else None)
+        prepare(a[:rows], x.operand, out[:rows], combining=how, judge=x.judge if guarded else None)
         for (a, _, out), x in zip(operands.sets, packs, strict=True)
     ]
     for each in work:
         each.run(torch.cuda.current_stream().cuda_stream)
-    return fused_player(operands, work, product_only if kind == "kernel" else FusedLaunch.run)
+    if rows is None:
+        return fused_player(operands, work, product_only if kind == "kernel" else FusedLaunch.run)
+
+    def divided(i: int) -> None:
+        a, b, out = operands.sets[i]
+        work[i].run(torch.cuda.current_stream().cuda_stream)
+        torch.mm(a[rows:], b, out=out[rows:])
+
+    return operands.player(divided)
+
+
+def planned_rows(operands: Operands, name: str) -> int:
+    """Rows that the planner leaves to a scheme where B is packed."""
+    a, b, _ = operands.sets[0]
+    (M, K), N = a.shape, b.shape[1]
+    problem = Problem(M, N, K, "bfloat16", "row", "col", static_b=True)
+    plan = make_plan(problem, required(torch.cuda.get_device_name()))
+    return M - next(x.fringe for x in plan.candidates if x.algorithm == name)
 
 
 def error(operands: Operands, play: Player) -> float:

@@ -74,3 +74,22 @@ def test_a_tiny_call_costs_at_most_3_us_more_than_numpy(out):
 
     best(api.matmul)
     assert (best(api.matmul) - best(np.matmul)) / calls < 3e-6
+
+
+def test_numpys_product_may_be_replaced_by_tiercels():
+    """What is left to NumPy must not come back; measuring the machine multiplies, too."""
+    use = """
+import numpy as np, tiercel
+np.matmul = np.dot = tiercel.matmul
+large, small, whole = np.ones((900, 900), "f4"), np.ones((3, 3)), np.ones((300, 300), int)
+for x in (large, small, whole, large.astype("f2"), large + 1j, np.ma.ones((3, 3))):
+    for _ in range(2):
+        assert (np.matmul(x, x) == x @ x).all()
+out = np.empty((3, 3))
+assert np.matmul(small, small, out=out) is out
+assert (tiercel.matmul(large, large, verify=True) == 900).all()
+with tiercel.numpy_matmul() as wrap:
+    assert (wrap(large) @ large == 900).all()
+"""
+    ran = subprocess.run([sys.executable, "-c", use], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr

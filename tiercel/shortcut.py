@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from tiercel import ufuncs
 from tiercel.counters import numpys
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ TINY = 64 * 1024
 #: routine than NumPy's: 256 x 256 in float32, 0.15 ms.
 OUTER = 1 << 20
 
-_ndarray, _float16, _matmul = np.ndarray, np.dtype(np.float16), np.matmul
+_ndarray, _float16, _matmul = np.ndarray, np.dtype(np.float16), ufuncs.matmul
 
 
 Way = Callable[[NDArray, NDArray, NDArray | None], NDArray | None]

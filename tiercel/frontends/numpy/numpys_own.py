@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from tiercel import ufuncs
 from tiercel.errors import TiercelTypeError
 from tiercel.frontends.numpy.operands import ACCELERATED
 from tiercel.options import Options
@@ -38,4 +37,4 @@ def numpys_own(a: Any, b: Any, out: Any, bias: Any, options: Options, what: str)
             f"Allowed: plain ndarrays whose product is one of {', '.join(ACCELERATED)}; convert "
             "the operands (np.asarray, astype), or leave the option out"
         )
-    return np.matmul(a, b, out=out)
+    return ufuncs.matmul(a, b, out=out)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tiercel import ufuncs
 from tiercel.errors import TiercelTypeError
 
 #: dtypes that the engine multiplies. NumPy itself multiplies ml_dtypes' bfloat16 in float32 and
@@ -54,7 +55,7 @@ def product_dtypes(
     (None, dtype('int64'))
     """
     try:
-        *_, result = np.matmul.resolve_dtypes((a, b, None))
+        *_, result = ufuncs.matmul.resolve_dtypes((a, b, None))
     except TypeError as error:
         raise TiercelTypeError(f"no product of dtypes {a} and {b}: {error}") from None
     if out is not None and a == b == out and a.name == "bfloat16":

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tiercel import ufuncs
 from tiercel.errors import TiercelTypeError
 
 #: The product of the innermost open block; None outside every block.
@@ -37,7 +38,7 @@ class RoutedArray(np.ndarray):
         if kwargs.get("axes") == _MATRIX_AXES:
             del kwargs["axes"]
         compute = _product.get()
-        if ufunc is np.matmul and method == "__call__" and compute and kwargs.keys() <= {"out"}:
+        if ufunc is ufuncs.matmul and method == "__call__" and compute and kwargs.keys() <= {"out"}:
             result = compute(*plain, **kwargs)
         else:
             result = getattr(ufunc, method)(*plain, **kwargs)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tiercel import ufuncs
+
 #: RMS error of a classical product over the RMS of its entries, in units of the rounding u = ε/2:
 #: 4.8 to 5.6 for K from 256 to 3000, OpenBLAS and own kernel.
 PRODUCT_ROUNDINGS = 6.0
@@ -72,7 +74,7 @@ def _times(matrix: NDArray, x: NDArray) -> NDArray:
     for start in range(0, len(x), step):
         part = slice(start, start + step)
         if by_row:
-            parts.append(np.matmul(matrix[:, None, part], x[part, None])[:, 0, 0])
+            parts.append(ufuncs.matmul(matrix[:, None, part], x[part, None])[:, 0, 0])
         else:
             parts.append(np.einsum("kj,k->j", matrix.T[part], x[part]))
     return np.add.reduce(parts)

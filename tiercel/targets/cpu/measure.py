@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from tiercel import ufuncs
 from tiercel.lower.blocking import Target, Tile, blocking, ceil_div
 from tiercel.lower.program import lower
 from tiercel.lower.recipe import Recipe
@@ -85,7 +86,7 @@ def vendor_share(dtype: str) -> float:
     """NumPy's speed over the own classical kernel's on one core: median of pairs, in turns."""
     own = _own_square(dtype, SQUARE, 1)
     a, b, c = _operands(SQUARE, SQUARE, SQUARE, dtype)
-    pairs = [(_seconds(own), _seconds(lambda: np.matmul(a, b, out=c))) for _ in range(6)]
+    pairs = [(_seconds(own), _seconds(lambda: ufuncs.matmul(a, b, out=c))) for _ in range(6)]
     return float(np.median([ours / numpys for ours, numpys in pairs[1:]]))
 
 
@@ -105,7 +106,7 @@ def vendor_gflops(dtype: str, M: int, N: int, K: int, *, columns: bool = False) 
     a, b, c = _operands(M, N, K, dtype)
     if columns:
         a, b = np.asfortranarray(a), np.asfortranarray(b)
-    return _gflops(M, N, K, lambda: np.matmul(a, b, out=c))
+    return _gflops(M, N, K, lambda: ufuncs.matmul(a, b, out=c))
 
 
 def _operands(M: int, N: int, K: int, dtype: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tiercel import ufuncs
 from tiercel.targets.vendor.epilogue import apply_epilogue
 
 _FLOAT16 = np.dtype(np.float16)
@@ -29,11 +30,11 @@ def matmul(
         # A cast would write out what a zero stride only repeats: those stay with NumPy's own loop.
         if a.dtype == b.dtype == _FLOAT16 and 0 not in a.strides + b.strides:
             return _float16_product(a, b, out)
-        return np.multiply(a, b, out=out) if _is_outer(a, b) else np.matmul(a, b, out=out)
+        return np.multiply(a, b, out=out) if _is_outer(a, b) else ufuncs.matmul(a, b, out=out)
 
     wide = np.dtype(_FLOAT32 if a.dtype.itemsize == 2 else a.dtype)
     fits = out is not None and out.dtype == wide
-    product = np.matmul(a, b, out=out if fits else None, dtype=wide)
+    product = ufuncs.matmul(a, b, out=out if fits else None, dtype=wide)
     apply_epilogue(product, epilogue, None if bias is None else bias.astype(wide, copy=False))
     if out is not None:
         if product is not out:
@@ -54,7 +55,7 @@ def _is_outer(a: NDArray, b: NDArray) -> bool:
 def _float16_product(a: NDArray, b: NDArray, out: NDArray | None) -> NDArray:
     # NumPy's own float16 loop also accumulates in float32 and rounds once, at 0.3 GFLOP/s
     # (128^3: 16 ms); the float32 loop with casts at both ends takes 0.1 ms.
-    product = np.matmul(a, b, dtype=_FLOAT32)
+    product = ufuncs.matmul(a, b, dtype=_FLOAT32)
     if out is None:
         return product.astype(_FLOAT16)
     np.copyto(out, product, casting="same_kind")

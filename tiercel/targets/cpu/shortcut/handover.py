@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tiercel import ufuncs
 from tiercel.targets.cpu import threads
 from tiercel.targets.cpu.shortcut import address, words
 from tiercel.targets.cpu.shortcut.alone import Alone
@@ -97,7 +98,7 @@ class Handover:
             return
         key = (*a.shape, *a.strides, *b.shape, *b.strides, id(a.dtype), id(b.dtype))
         result = a.shape[0], b.shape[1]
-        callee = np.matmul if own is None else own
+        callee = ufuncs.matmul if own is None else own
         self._kept += a.dtype, b.dtype, result, callee, alone
         call = call_of(self._blas, a, b) if self._blas and own is None else BY_NUMPY
         quick = alone.address if alone and self._runs_own else 0

@@ -1,5 +1,7 @@
 """``tiercel.plan``: what it refuses, and that a plan multiplies by what it chose."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -65,7 +67,8 @@ def test_a_plan_with_a_packed_operand():
 def test_static_b_is_a_switch(value):
     with pytest.raises(TiercelTypeError, match=rf"static_b={value!r} is not a switch"):
         plan(4, 5, 6, static_b=value)
-    assert plan(4, 5, 6, static_b=np.True_).problem.static_b is True
+    numpys: Any = np.True_
+    assert plan(4, 5, 6, static_b=numpys).problem.static_b is True
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:0"])

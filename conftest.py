@@ -16,6 +16,7 @@ _NEED_TORCH = [
     "tests/gpu",
     "tests/targets/hopper/launching/test_again.py",
     "tests/targets/hopper/launching/test_driver.py",
+    "tests/targets/hopper/launching/test_lasting.py",
     "tiercel/bench/gpu_candidates.py",
     "tiercel/bench/model_layers.py",
     "tiercel/frontends/torch",

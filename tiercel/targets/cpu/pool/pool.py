@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from tiercel.targets.cpu.compile import pool_functions
-from tiercel.targets.cpu.pool import openmp, sync
+from tiercel.targets.cpu.pool import affinity, openmp, sync
 
 MAX_WORKERS = 62  # the word WAKE has one bit per worker; the caller is one more thread
 
@@ -57,6 +57,8 @@ class Pool:
         # its setdefault is atomic and, unlike a lock, tells afterwards who succeeded.
         self._caller: dict[int, tuple[int, weakref.ref]] = {}
         self._wake: list[threading.Lock] = []
+        self._threads: list[threading.Thread] = []
+        self._allowed: frozenset[int] = frozenset()  # CPUs of the caller that woke workers last
         words = (sync.STATES + MAX_WORKERS + 2) * sync.LINE
         self._memory = ctypes.create_string_buffer(words + sync.LINE)
         self._control = -(-ctypes.addressof(self._memory) // sync.LINE) * sync.LINE
@@ -104,8 +106,12 @@ class Pool:
 
     def _wake_parked(self) -> None:
         pending = ctypes.c_int64.from_address(self._control + sync.WAKE * sync.LINE)
+        if not pending.value:
+            return
+        self._allowed, elsewhere = affinity.here_and_elsewhere()
         for worker, lock in enumerate(self._wake, start=1):
             if pending.value >> worker & 1:
+                affinity.move(self._threads[worker - 1].native_id, elsewhere)
                 # An interrupted call may have released the lock without clearing the bit.
                 with suppress(RuntimeError):
                     lock.release()
@@ -122,8 +128,8 @@ class Pool:
             ctypes.c_int64.from_address(state).value = sync.PARKED
             generation = ctypes.c_int64.from_address(self._control).value
             thread = threading.Thread(
-                target=_work,
-                args=(native, self._memory, self._control, worker, generation, lock),
+                target=self._work,
+                args=(native, worker, generation, lock),
                 name=f"tiercel-{worker}",
                 daemon=True,
             )
@@ -131,18 +137,19 @@ class Pool:
                 thread.start()
             except RuntimeError:  # a limit on processes, or on memory
                 return len(self._wake)
+            self._threads.append(thread)
             self._wake.append(lock)
         return workers
 
+    def _work(self, native: Any, worker: int, seen: int, wake: threading.Lock) -> None:
+        """A worker's life: parked in Python, serving in generated code (which holds no GIL).
 
-def _work(
-    native: Any, memory: Any, control: int, worker: int, seen: int, wake: threading.Lock
-) -> None:
-    """A worker's life: parked in Python, serving in generated code (which holds no GIL)."""
-    del memory  # the argument keeps the control block alive as long as the thread
-    while True:
-        wake.acquire()
-        seen = native.serve(control, worker, seen)
+        ``self`` keeps the control block alive as long as the thread.
+        """
+        while True:
+            wake.acquire()
+            affinity.move(0, self._allowed)  # it runs elsewhere by now, and may go where it likes
+            seen = native.serve(self._control, worker, seen)
 
 
 _pool = Pool()

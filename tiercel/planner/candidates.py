@@ -170,7 +170,7 @@ DEEPEST = 256
 
 #: Share of L1 that a tile of A may take in a scheme, so that beside it and the panel of B there is
 #: room for the tiles of C that are updated: 6 rows of float64 are 128 deep. Zen 4, one thread, over
-#: NumPy: 4096³ 1.30, with 256 1.24; 2048³ 1.19 and 1.13. 176 is as fast as 128; without sums 128 is
+#: NumPy: 4096³ 1.29, with 256 1.24; 2048³ 1.17 and 1.13. 176 is as fast as 128; without sums 128 is
 #: as fast as 256.
 TILE_OF_A = 3 / 16
 
